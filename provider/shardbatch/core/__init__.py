@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values and decisions: no clock, no I/O, nothing but the standard library."""

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The batch row and its transitions (PROTOCOL section C), and the starts of the application (section I)."""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
+
+from shardbatch.core.rows import BATCH, Columns, Key, Namespace, Row, int_or_none, text_or_none
+from shardbatch.errors import ProtocolError
+
+
+class BatchState(str, Enum):
+    """``FROZEN`` waits for its work; ``COMMITTED`` is decided; ``PARKED`` waits for a person; ``VOID`` never commits."""
+
+    FROZEN = "FROZEN"
+    COMMITTED = "COMMITTED"
+    PARKED = "PARKED"
+    VOID = "VOID"
+
+
+@dataclass(frozen=True)
+class Start:
+    """One finished start of an application: its id, the attempt it belongs to, the task, and the folders it wrote.
+
+    ``outputs`` holds the output roots; the data of this start stand in ``batch_id=…/start=…`` below each.
+    """
+
+    start_id: str
+    attempt: int
+    work: str
+    outputs: Tuple[str, ...] = ()
+
+    def to_json(self) -> Dict[str, Any]:
+        """As plain JSON."""
+        return {
+            "start_id": self.start_id,
+            "attempt": self.attempt,
+            "work": self.work,
+            "outputs": list(self.outputs),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Start:
+        """Back from plain JSON."""
+        return cls(value["start_id"], int(value["attempt"]), value.get("work", ""), tuple(value.get("outputs", ())))
+
+
+@dataclass(frozen=True)
+class Batch(Row):
+    """The transaction record of one batch.
+
+    ``attempt`` only hands out numbers; ``decided`` is the attempt whose start was recorded (0 until the decision).
+    ``sink`` is ``starts`` or ``own``; ``attempt_ref`` is the application's id at its cluster.
+    """
+
+    namespace: Namespace
+    scope: str
+    batch_id: str
+    owner: str
+    row_count: int
+    state: BatchState
+    attempt: int = 0
+    attempt_ref: Optional[str] = None
+    attempt_seen_ms: Optional[int] = None
+    attempt_closed: int = 0
+    sink: str = "starts"
+    start: Tuple[Start, ...] = ()
+    decided: int = 0
+    manifest_uri: Optional[str] = None
+    manifest_digest: Optional[str] = None
+    records: int = 0
+    bytes: int = 0
+    gaps: int = 0
+    created_at_ms: int = 0
+    committed_at_ms: Optional[int] = None
+    note: Optional[str] = None
+
+    @property
+    def key(self) -> Key:
+        """The row's key."""
+        return Key(BATCH, self.namespace, (self.scope, self.batch_id))
+
+    @property
+    def counter(self) -> int:
+        """``row_count``."""
+        return self.row_count
+
+    def columns(self) -> Columns:
+        """All columns but the key's."""
+        return {
+            "owner": self.owner,
+            "row_count": self.row_count,
+            "state": self.state.value,
+            "attempt": self.attempt,
+            "attempt_ref": self.attempt_ref,
+            "attempt_seen_ms": self.attempt_seen_ms,
+            "attempt_closed": self.attempt_closed,
+            "sink": self.sink,
+            "start": json.dumps([s.to_json() for s in self.start]) if self.start else None,
+            "decided": self.decided,
+            "manifest_uri": self.manifest_uri,
+            "manifest_digest": self.manifest_digest,
+            "records": self.records,
+            "bytes": self.bytes,
+            "gaps": self.gaps,
+            "created_at_ms": self.created_at_ms,
+            "committed_at_ms": self.committed_at_ms,
+            "note": self.note,
+        }
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Any]) -> Batch:
+        """The row of its columns."""
+        get = columns.get
+        return cls(
+            namespace=Namespace(columns["app_name"], columns["stream_name"]),
+            scope=columns["scope"],
+            batch_id=columns["batch_id"],
+            owner=get("owner") or "",
+            row_count=int(columns["row_count"]),
+            state=BatchState(columns["state"]),
+            attempt=int(get("attempt") or 0),
+            attempt_ref=text_or_none(get("attempt_ref")),
+            attempt_seen_ms=int_or_none(get("attempt_seen_ms")),
+            attempt_closed=int(get("attempt_closed") or 0),
+            sink=get("sink") or "starts",
+            start=tuple(Start.from_json(s) for s in json.loads(get("start") or "[]")),
+            decided=int(get("decided") or 0),
+            manifest_uri=text_or_none(get("manifest_uri")),
+            manifest_digest=text_or_none(get("manifest_digest")),
+            records=int(get("records") or 0),
+            bytes=int(get("bytes") or 0),
+            gaps=int(get("gaps") or 0),
+            created_at_ms=int(get("created_at_ms") or 0),
+            committed_at_ms=int_or_none(get("committed_at_ms")),
+            note=text_or_none(get("note")),
+        )
+
+    def _next(self, **changes: Any) -> Batch:
+        return replace(self, row_count=self.row_count + 1, **changes)
+
+
+def _require(holds: bool, batch: Batch, what: str) -> None:
+    if not holds:
+        raise ProtocolError(
+            "Batch {}: {} (it is {}).".format(batch.batch_id, what, batch.state.value),
+            remedy="This is a fault in shardbatch; please report it with the log.",
+        )
+
+
+def void(namespace: Namespace, scope: str, batch_id: str, count: int, now_ms: int) -> Batch:
+    """B2: a batch that was stamped and never created will never be."""
+    return Batch(
+        namespace, scope, batch_id, owner="", row_count=count, state=BatchState.VOID, created_at_ms=now_ms
+    )
+
+
+def adopt(batch: Batch, owner: str) -> Batch:
+    """B3: the batch is another owner's now; its leases are not touched."""
+    _require(batch.state is BatchState.FROZEN, batch, "only a frozen batch is adopted")
+    return batch._next(owner=owner)
+
+
+def open_attempt(batch: Batch, now_ms: int) -> Batch:
+    """D2: the next attempt of a frozen batch, or a replay of a committed one."""
+    _require(batch.state in (BatchState.FROZEN, BatchState.COMMITTED), batch, "no attempt can be opened")
+    return batch._next(attempt=batch.attempt + 1, attempt_ref=None, attempt_seen_ms=now_ms)
+
+
+def open_replay(batch: Batch, owner: str, now_ms: int) -> Batch:
+    """B10: a replay by another owner."""
+    _require(batch.state is BatchState.COMMITTED, batch, "only a committed batch is replayed")
+    return batch._next(owner=owner, attempt=batch.attempt + 1, attempt_ref=None, attempt_seen_ms=now_ms)
+
+
+def heartbeat(batch: Batch, now_ms: int, attempt_ref: Optional[str]) -> Batch:
+    """B7: the attempt is alive; its application's id is kept once known."""
+    _require(batch.state in (BatchState.FROZEN, BatchState.COMMITTED), batch, "nobody works on it")
+    return batch._next(attempt_seen_ms=now_ms, attempt_ref=attempt_ref or batch.attempt_ref)
+
+
+def close_attempt(batch: Batch, attempt: int) -> Batch:
+    """The task of this attempt has ended, and its application with it."""
+    return batch._next(attempt_closed=max(batch.attempt_closed, attempt))
+
+
+def decide(batch: Batch, start: Tuple[Start, ...], attempt: int, now_ms: int, note: Optional[str] = None) -> Batch:
+    """B4: the decision. ``attempt`` is that of the recorded start, or of the commit where the sink is its own."""
+    _require(batch.state is BatchState.FROZEN, batch, "only a frozen batch is committed")
+    return batch._next(
+        state=BatchState.COMMITTED, start=start, decided=attempt, committed_at_ms=now_ms, note=note or batch.note
+    )
+
+
+def redecide(batch: Batch, start: Tuple[Start, ...], attempt: int) -> Batch:
+    """B8: a replay's start in place of the recorded one, only upwards."""
+    _require(batch.state is BatchState.COMMITTED and attempt > batch.decided, batch, "a replay only goes upwards")
+    return batch._next(start=start, decided=attempt)
+
+
+def park(batch: Batch, note: str) -> Batch:
+    """B5: the batch waits for a person, its leases stay stamped."""
+    _require(batch.state is BatchState.FROZEN, batch, "only a frozen batch is parked")
+    return batch._next(state=BatchState.PARKED, note=note)
+
+
+def unpark(batch: Batch, note: str) -> Batch:
+    """B5: the batch may be worked on again."""
+    _require(batch.state is BatchState.PARKED, batch, "only a parked batch is resumed")
+    return batch._next(state=BatchState.FROZEN, note=note)
+
+
+def discard(batch: Batch, note: str) -> Batch:
+    """B6: the batch never commits; what its application wrote may be orphans in the sink."""
+    _require(batch.state in (BatchState.FROZEN, BatchState.PARKED), batch, "only an undecided batch is discarded")
+    return batch._next(state=BatchState.VOID, note=note)
+
+
+def set_aside(batch: Batch, note: str, now_ms: int) -> Batch:
+    """B9: decided without output; only an attempt opened later gives it one."""
+    _require(batch.state in (BatchState.FROZEN, BatchState.PARKED), batch, "only an undecided batch is set aside")
+    return batch._next(
+        state=BatchState.COMMITTED, start=(), decided=batch.attempt, committed_at_ms=now_ms, note=note
+    )
+
+
+def choose(finished: Iterable[Start], up_to: int) -> Tuple[Start, ...]:
+    """Of the finished starts, for every task of the block one of its highest attempt up to ``up_to`` (I).
+
+    The choice is the same whoever makes it from the same starts. Empty if none fits.
+    """
+    best: Dict[str, Start] = {}
+    for start in finished:
+        held = best.get(start.work)
+        if start.attempt <= up_to and (held is None or (start.attempt, start.start_id) > (held.attempt, held.start_id)):
+            best[start.work] = start
+    return tuple(best[work] for work in sorted(best))

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lease row and its transitions (PROTOCOL section B): every function returns the row after one compare-and-set.
+
+A precondition that does not hold raises :class:`ProtocolError`; callers look first, so that is always a bug.
+"""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, Iterable, Mapping, Optional, Tuple
+
+from shardbatch.core.position import TRIM_HORIZON, Position
+from shardbatch.core.rows import SHARD_LEASE, Columns, Key, Namespace, Row, int_or_none, text_or_none
+from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.slice import Slice
+from shardbatch.errors import ProtocolError
+
+
+@dataclass(frozen=True)
+class Lease(Row):
+    """Who may work on a shard now, and up to where the application has committed it."""
+
+    namespace: Namespace
+    scope: str
+    shard_id: str
+    lease_owner: Optional[str]
+    lease_count: int
+    checkpoint: Position
+    completed: bool = False
+    parent_shard_ids: Tuple[str, ...] = ()
+    hash_range: Optional[HashRange] = None
+    batch_id: Optional[str] = None
+    read_group: Optional[str] = None
+    pending: Optional[Slice] = None
+    checkpoint_arrival_ms: Optional[int] = None
+    millis_behind_latest: Optional[int] = None
+    updated_at_ms: int = 0
+
+    @property
+    def key(self) -> Key:
+        """The row's key."""
+        return Key(SHARD_LEASE, self.namespace, (self.scope, self.shard_id))
+
+    @property
+    def counter(self) -> int:
+        """``lease_count``."""
+        return self.lease_count
+
+    @property
+    def landed(self) -> bool:
+        """Whether a slice waits on it that no batch holds yet."""
+        return self.pending is not None and self.batch_id is None
+
+    def columns(self) -> Columns:
+        """All columns but the key's."""
+        return {
+            "lease_owner": self.lease_owner,
+            "lease_count": self.lease_count,
+            "checkpoint": str(self.checkpoint),
+            "completed": self.completed,
+            "parent_shard_ids": json.dumps(list(self.parent_shard_ids)),
+            "hash_range": str(self.hash_range) if self.hash_range else None,
+            "batch_id": self.batch_id,
+            "read_group": self.read_group,
+            "pending": self.pending.dumps() if self.pending else None,
+            "checkpoint_arrival_ms": self.checkpoint_arrival_ms,
+            "millis_behind_latest": self.millis_behind_latest,
+            "updated_at_ms": self.updated_at_ms,
+        }
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Any]) -> Lease:
+        """The row of its columns."""
+        get = columns.get
+        return cls(
+            namespace=Namespace(columns["app_name"], columns["stream_name"]),
+            scope=columns["scope"],
+            shard_id=columns["shard_id"],
+            lease_owner=text_or_none(get("lease_owner")),
+            lease_count=int(columns["lease_count"]),
+            checkpoint=Position.parse(columns["checkpoint"]),
+            completed=bool(get("completed")),
+            parent_shard_ids=tuple(json.loads(get("parent_shard_ids") or "[]")),
+            hash_range=HashRange.parse(columns["hash_range"]) if get("hash_range") else None,
+            batch_id=text_or_none(get("batch_id")),
+            read_group=text_or_none(get("read_group")),
+            pending=Slice.loads(columns["pending"]) if get("pending") else None,
+            checkpoint_arrival_ms=int_or_none(get("checkpoint_arrival_ms")),
+            millis_behind_latest=int_or_none(get("millis_behind_latest")),
+            updated_at_ms=int(get("updated_at_ms") or 0),
+        )
+
+    def _next(self, now_ms: int, **changes: Any) -> Lease:
+        return replace(self, lease_count=self.lease_count + 1, updated_at_ms=now_ms, **changes)
+
+
+def _require(holds: bool, lease: Lease, what: str) -> None:
+    if not holds:
+        raise ProtocolError(
+            "Lease {}/{}: {}.".format(lease.namespace, lease.shard_id, what),
+            remedy="This is a fault in shardbatch; please report it with the log.",
+        )
+
+
+def add(namespace: Namespace, scope: str, shard: Shard, start: Position, count: int, now_ms: int) -> Lease:
+    """L1: the row of a listed shard that has none. ``count`` must never have been used for this key.
+
+    A shard with parents that are known starts at ``TRIM_HORIZON``; the caller gives the right ``start``.
+    """
+    return Lease(
+        namespace=namespace,
+        scope=scope,
+        shard_id=shard.shard_id,
+        lease_owner=None,
+        lease_count=count,
+        checkpoint=start,
+        parent_shard_ids=shard.parent_shard_ids,
+        hash_range=shard.hash_range,
+        updated_at_ms=now_ms,
+    )
+
+
+def take(lease: Lease, owner: str, group: Optional[str], now_ms: int) -> Lease:
+    """L2: the lease is the owner's; a pending slice stays."""
+    _require(lease.batch_id is None and not lease.completed, lease, "only an open, unstamped lease can be taken")
+    return lease._next(now_ms, lease_owner=owner, read_group=group)
+
+
+def renew(lease: Lease, owner: str, now_ms: int) -> Lease:
+    """A sign of life while the owner reads: only the counter moves (for claimers of another deployment, E)."""
+    _require(lease.lease_owner == owner and lease.batch_id is None, lease, "only its owner renews an unstamped lease")
+    return lease._next(now_ms)
+
+
+def land(lease: Lease, owner: str, landed: Slice, now_ms: int) -> Lease:
+    """L3: the slice that this owner read after the checkpoint."""
+    _require(lease.lease_owner == owner and lease.batch_id is None, lease, "only its owner lands on it, unstamped")
+    _require(lease.pending is None, lease, "a slice is pending already")
+    _require(landed.after == lease.checkpoint and landed.shard_id == lease.shard_id, lease, "the slice does not fit")
+    return lease._next(now_ms, pending=landed, millis_behind_latest=landed.millis_behind_latest)
+
+
+def stamp(lease: Lease, owner: str, batch_id: str, now_ms: int) -> Lease:
+    """L4: the pending slice belongs to a batch."""
+    _require(lease.lease_owner == owner and lease.landed, lease, "only its owner stamps a landed lease")
+    return lease._next(now_ms, batch_id=batch_id)
+
+
+def roll_forward(lease: Lease, batch_id: str, now_ms: int) -> Lease:
+    """L5: the batch is committed, so the checkpoint moves to the end of its slice. Anyone may do it."""
+    pending = lease.pending
+    _require(lease.batch_id == batch_id and pending is not None, lease, "it does not carry this batch")
+    assert pending is not None
+    _require(pending.after == lease.checkpoint, lease, "its slice does not begin at its checkpoint")
+    arrival = pending.last_arrival_ms
+    return lease._next(
+        now_ms,
+        checkpoint=pending.until,
+        completed=lease.completed or pending.ended,
+        pending=None,
+        batch_id=None,
+        lease_owner=None,
+        read_group=None,
+        checkpoint_arrival_ms=lease.checkpoint_arrival_ms if arrival is None else arrival,
+    )
+
+
+def unstamp(lease: Lease, batch_id: str, now_ms: int, *, free: bool) -> Lease:
+    """L6: the batch is VOID, so its stamp goes and the slice stays; a claimer also frees the lease."""
+    _require(lease.batch_id == batch_id, lease, "it does not carry this batch")
+    owner = None if free else lease.lease_owner
+    return lease._next(now_ms, batch_id=None, lease_owner=owner, read_group=lease.read_group if owner else None)
+
+
+def release(lease: Lease, now_ms: int) -> Lease:
+    """L7: nobody's, a pending slice stays for the next owner."""
+    _require(lease.batch_id is None, lease, "a stamped lease is not released")
+    return lease._next(now_ms, lease_owner=None, read_group=None)
+
+
+def rewind(lease: Lease, target: Position, now_ms: int) -> Lease:
+    """L8: reset to a position; a pending slice is dropped."""
+    _require(lease.batch_id is None, lease, "a stamped lease is not reset")
+    return lease._next(
+        now_ms,
+        checkpoint=target,
+        completed=False,
+        pending=None,
+        lease_owner=None,
+        read_group=None,
+        checkpoint_arrival_ms=None,
+    )
+
+
+def first_checkpoint(shard: Shard, known: Iterable[str], start: Position) -> Position:
+    """Where a shard without a row begins: a child of a known parent at ``TRIM_HORIZON``, a root at ``start``."""
+    return TRIM_HORIZON if set(shard.parent_shard_ids) & set(known) else start

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much one run reads, and when it has read enough."""
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Optional
+
+from shardbatch.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class ReadLimits:
+    """When a read stops before the tip of the stream. Whatever comes first counts; pages are never cut.
+
+    :param duration: time that one read task may read, default 10 minutes. Raising it delays Spark and the commit.
+    :param records: records of one shard in one batch, default no limit.
+    :param bytes: bytes of data of one shard in one batch, default no limit.
+    :param concurrency: shards that one read task reads at once, default 8 (1 to 64); each costs a thread and up to
+        60 MB while a 10 MiB answer is in flight.
+    :raises ConfigurationError: for a limit of zero or less.
+    """
+
+    duration: timedelta = timedelta(minutes=10)
+    records: Optional[int] = None
+    bytes: Optional[int] = None
+    concurrency: int = 8
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None and (value <= timedelta(0) if item.name == "duration" else value <= 0):
+                raise ConfigurationError(
+                    "ReadLimits({}={}) reads nothing.".format(item.name, value),
+                    remedy="Give a limit above zero, or leave it out.",
+                )
+        if self.concurrency > 64:
+            raise ConfigurationError("ReadLimits(concurrency) is 1 to 64.", remedy="Use more read_tasks instead.")
+
+
+@dataclass
+class Budget:
+    """What one shard's read has used of its limits so far."""
+
+    limits: ReadLimits
+    tip_ms: int
+    deadline: float
+    records: int = 0
+    bytes: int = 0
+
+    def spent(self, monotonic: float) -> Optional[str]:
+        """The name of the limit that is reached, or ``None``."""
+        if monotonic >= self.deadline:
+            return "duration"
+        if self.limits.records is not None and self.records >= self.limits.records:
+            return "records"
+        if self.limits.bytes is not None and self.bytes >= self.limits.bytes:
+            return "bytes"
+        return None
+
+    def at_tip(self, records: int, last_arrival_ms: Optional[int], millis_behind_latest: Optional[int]) -> bool:
+        """Whether a page shows that all is read that the stream held when the run began.
+
+        An empty page without lag does, and so does a record that arrived after the run began. How large a lag is says
+        nothing (services and emulators report counts and flags there), nor does a lag of zero beside records.
+        """
+        if last_arrival_ms is not None and last_arrival_ms > self.tip_ms:
+            return True
+        return records == 0 and millis_behind_latest == 0

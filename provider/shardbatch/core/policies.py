@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choices of a few words, and how leases are claimed."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Optional, Type, TypeVar
+
+from shardbatch.errors import ConfigurationError
+
+
+class GapPolicy(str, Enum):
+    """``fail``: a slice that begins with a gap waits for ``accept-gap``. ``record``: it goes on, the gap is recorded."""
+
+    FAIL = "fail"
+    RECORD = "record"
+
+
+class ShardErrors(str, Enum):
+    """``isolate``: a shard that cannot be read is left out, the run fails after its commit. ``fail``: before it."""
+
+    ISOLATE = "isolate"
+    FAIL = "fail"
+
+
+class Sink(str, Enum):
+    """``starts``: output goes to a folder of its own for every start. ``own``: the author's sink is atomic by itself."""
+
+    STARTS = "starts"
+    OWN = "own"
+
+
+E = TypeVar("E", bound=Enum)
+
+
+def _choice(kind: Type[E], value: object, name: str) -> E:
+    try:
+        return kind(value)
+    except ValueError:
+        words = ", ".join(repr(item.value) for item in kind)
+        raise ConfigurationError(
+            "Policies({}={!r}) is not known.".format(name, value), remedy="Choose one of {}.".format(words)
+        ) from None
+
+
+@dataclass(frozen=True)
+class Policies:
+    """What to do when something cannot go on.
+
+    :param gap: records that expired unread: ``fail`` (default) or ``record``.
+    :param shard_errors: a shard that cannot be read: ``isolate`` (default) or ``fail``.
+    :param sink: ``starts`` (default) for output below ``batch.output(...)``, ``own`` for a sink that is atomic by itself.
+    :param max_attempts: attempts after which a batch is parked, default never (1 or more).
+    :raises ConfigurationError: for a word that is not known.
+    """
+
+    gap: GapPolicy = GapPolicy.FAIL
+    shard_errors: ShardErrors = ShardErrors.ISOLATE
+    sink: Sink = Sink.STARTS
+    max_attempts: Optional[int] = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gap", _choice(GapPolicy, self.gap, "gap"))
+        object.__setattr__(self, "shard_errors", _choice(ShardErrors, self.shard_errors, "shard_errors"))
+        object.__setattr__(self, "sink", _choice(Sink, self.sink, "sink"))
+        if self.max_attempts is not None and self.max_attempts < 1:
+            raise ConfigurationError("Policies(max_attempts) is 1 or more.", remedy="Leave it out to never park.")
+
+
+@dataclass(frozen=True)
+class ClaimOptions:
+    """How a run claims leases.
+
+    :param max_shards: shards that one run takes, default all that are claimable (1 or more).
+    :param read_tasks: mapped read tasks, default 16 (1 to 1000); shards are spread over them.
+    :param stuck_after: how long records may wait for leases that others hold before the run fails, default 1 hour.
+    :param lease_duration: how long a foreign deployment's lease must show no life before it is taken, default
+        5 minutes. Lower values take over sooner and rob owners that were only slow.
+    :param attempt_grace: how long an application that is not known to have ended is waited for, default 2 minutes.
+    :param drain_lineage: whether one run reads parents and then their children, default yes.
+    :raises ConfigurationError: for a value out of its range.
+    """
+
+    max_shards: Optional[int] = None
+    read_tasks: int = 16
+    stuck_after: timedelta = timedelta(hours=1)
+    lease_duration: timedelta = timedelta(minutes=5)
+    attempt_grace: timedelta = timedelta(minutes=2)
+    drain_lineage: bool = True
+
+    def __post_init__(self) -> None:
+        if self.max_shards is not None and self.max_shards < 1:
+            raise ConfigurationError("ClaimOptions(max_shards) is 1 or more.", remedy="Leave it out to take all.")
+        if not 1 <= self.read_tasks <= 1000:
+            raise ConfigurationError("ClaimOptions(read_tasks) is 1 to 1000.", remedy="The default is 16.")
+        for name in ("stuck_after", "lease_duration", "attempt_grace"):
+            if getattr(self, name) <= timedelta(0):
+                raise ConfigurationError("ClaimOptions({}) must be above zero.".format(name), remedy="Give a timedelta.")

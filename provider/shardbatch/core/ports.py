@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the use-cases ask of the world: a source, a lease store, a staging area, a clock, and who is over."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
+
+from shardbatch.core.batch import Start
+from shardbatch.core.position import Position
+from shardbatch.core.rows import Key, Namespace, Row, Table
+from shardbatch.core.shard import Shard
+from shardbatch.core.slice import LandedFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class LeaseStore(Protocol):
+    """Rows under conditional writes. A backend is a conditional write and a paged read, nothing else.
+
+    Every method raises :class:`StoreError` when the store cannot be asked or a write's outcome cannot be learned, and
+    :class:`StoreNotFound` when a table is missing. Reads of one row are strongly consistent.
+    """
+
+    def prepare(self) -> None:
+        """Make the tables if they are missing and may be created; else check that they are there."""
+
+    def list(self, table: Table, namespace: Namespace, scope: str = "", **equal: str) -> Iterator[Row]:
+        """The rows of a namespace and scope, all pages, in key order, no snapshot; ``equal`` keeps those whose
+        columns equal the given texts (``lease_owner``, ``read_group``, ``batch_id``, ``owner``, ``state``)."""
+        ...
+
+    def get(self, key: Key) -> Optional[Row]:
+        """One row as it stands now, or ``None``."""
+        ...
+
+    def create(self, row: Row) -> bool:
+        """Write a row if its key has none; whether it was written by this call."""
+        ...
+
+    def replace(self, seen: Row, new: Row) -> bool:
+        """Write ``new`` if the stored counter is still ``seen``'s; whether it was written by this call. Columns that this
+        version does not know are left as they are."""
+        ...
+
+    def delete(self, seen: Row) -> bool:
+        """Remove the row if the stored counter is still ``seen``'s; whether it was removed by this call."""
+        ...
+
+    def close(self) -> None:
+        """Give back connections."""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a source can do, declared and never probed."""
+
+    lineage: bool
+    timestamps: bool
+    exact_tip: bool
+
+
+@dataclass(frozen=True)
+class Page:
+    """One answer of a shard.
+
+    ``records`` is an Arrow batch with the columns ``sequence_number`` string, ``sub_sequence_number`` int64,
+    ``partition_key`` string, ``arrival_time`` timestamp[us, UTC], ``data`` binary (and ``attributes`` map where the source has
+    some). ``next`` is the position after the page: unchanged by an empty one. ``children`` are named at the end only.
+    """
+
+    records: pa.RecordBatch
+    next: Position
+    ended: bool = False
+    children: Tuple[Shard, ...] = ()
+    millis_behind_latest: Optional[int] = None
+    gone: bool = False
+    requests: int = 1
+
+
+class Source(Protocol):
+    """A sharded stream. Errors are :class:`SourceError`."""
+
+    name: str
+    capabilities: Capabilities
+
+    def identity(self) -> str:
+        """What tells this stream from another one of the same name (Kinesis: ARN and creation time)."""
+        ...
+
+    def list_shards(self) -> Sequence[Shard]:
+        """Every shard that the service lists, all pages, parents among them."""
+        ...
+
+    def resolve(self, start: Position) -> Position:
+        """A start that stays the same for ever: ``LATEST`` becomes a timestamp or an exact position."""
+        ...
+
+    def read(self, shard_id: str, after: Position) -> Iterator[Page]:
+        """Pages from a position on, at the pace that the service allows, until the shard ends.
+
+        Empty pages come too, so that the reader can look at its limits. The last page has ``ended``; a shard that the
+        service no longer knows ends with an empty page that has ``gone`` too. An open shard never ends by itself.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back connections."""
+
+
+class SliceWriter(Protocol):
+    """Writes one slice. Used by one thread."""
+
+    def write(self, page: pa.RecordBatch) -> None:
+        """Append a page's records."""
+
+    def finish(self) -> Tuple[LandedFile, ...]:
+        """Complete the files; only now can they be seen under their names."""
+        ...
+
+    def abandon(self) -> None:
+        """Drop what was written."""
+
+
+class Landing(Protocol):
+    """The staging area. Paths are relative to its folder, with forward slashes. Errors are :class:`StagingError`."""
+
+    uri: str
+
+    def check(self) -> None:
+        """See that the folder is there and can be written."""
+
+    def slice(self, namespace: Namespace, shard_id: str, after: Position) -> SliceWriter:
+        """A writer of a new slice in a folder of its own."""
+        ...
+
+    def write(self, path: str, content: bytes) -> str:
+        """Write a small file whole; its URI."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Read a small file."""
+        ...
+
+    def uri_of(self, path: str) -> str:
+        """The URI of a path."""
+        ...
+
+    def finished_starts(self, namespace: Namespace, batch_id: str) -> List[Start]:
+        """The starts whose done markers stand beside the batch's manifest."""
+        ...
+
+    def mark_committed(self, output: str, batch_id: str, decided: int, start: Start) -> None:
+        """Leave the committed marker named by (batch, decided) beside the data of an output root, never overwriting."""
+
+
+class Verdict(str, Enum):
+    """Whether an owner is over: ``ACTIVE``, ``OVER``, or ``FOREIGN`` (this deployment knows nothing of it)."""
+
+    ACTIVE = "active"
+    OVER = "over"
+    FOREIGN = "foreign"
+
+
+#: Asks whether the owner of this text is over. Raises if the question itself fails: then nobody is taken over.
+Liveness = Callable[[str], Verdict]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time as the use-cases see it; ``wait`` returns early, with True, when the given event is set."""
+
+    now_ms: Callable[[], int]
+    monotonic: Callable[[], float]
+    sleep: Callable[[float], None]
+
+
+#: Says a line of progress to the person who reads the log.
+Say = Callable[[str], None]
+
+
+@dataclass
+class Counters:
+    """What a use-case did to the world, for reports and benchmarks."""
+
+    source_calls: int = 0
+    lease_writes: int = 0
+    extra: Dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Places in a shard, their order and their text form."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import total_ordering
+from typing import Optional, Tuple
+
+
+class Kind(IntEnum):
+    """What a position is; the values give the order of kinds (KCL's order of sentinels)."""
+
+    AT_TIMESTAMP = -3
+    TRIM_HORIZON = -2
+    LATEST = -1
+    AFTER_SEQUENCE_NUMBER = 0
+    SHARD_END = 1
+
+
+@total_ordering
+@dataclass(frozen=True)
+class Position:
+    """A place in a shard.
+
+    ``AFTER_SEQUENCE_NUMBER`` stands after the record ``sequence_number`` (and, in an aggregate, after its record
+    ``sub_sequence_number``). Sequence numbers are decimal text of any length and compare as integers.
+    """
+
+    kind: Kind
+    sequence_number: Optional[str] = None
+    sub_sequence_number: int = 0
+    timestamp_ms: Optional[int] = None
+
+    def __post_init__(self) -> None:
+        if self.kind is Kind.AFTER_SEQUENCE_NUMBER:
+            number = self.sequence_number
+            if number is None or not (number.isascii() and number.isdigit()):
+                raise ValueError("a sequence number is decimal digits, not {!r}".format(number))
+            if self.sub_sequence_number < 0:
+                raise ValueError("a sub-sequence number is zero or more")
+        if self.kind is Kind.AT_TIMESTAMP and self.timestamp_ms is None:
+            raise ValueError("AT_TIMESTAMP needs an instant")
+
+    @property
+    def exact(self) -> bool:
+        """Whether it names a record or the shard's end, rather than a rule for finding a place."""
+        return self.kind in (Kind.AFTER_SEQUENCE_NUMBER, Kind.SHARD_END)
+
+    def _order(self) -> Tuple[int, int, int]:
+        if self.kind is Kind.AFTER_SEQUENCE_NUMBER:
+            return (0, int(self.sequence_number or "0"), self.sub_sequence_number)
+        return (int(self.kind), self.timestamp_ms or 0, 0)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Position) and self._order() == other._order()
+
+    def __hash__(self) -> int:
+        return hash(self._order())
+
+    def __lt__(self, other: Position) -> bool:
+        return self._order() < other._order()
+
+    def __str__(self) -> str:
+        if self.kind is Kind.AT_TIMESTAMP:
+            return "AT_TIMESTAMP:{}".format(self.timestamp_ms)
+        if self.kind is not Kind.AFTER_SEQUENCE_NUMBER:
+            return self.kind.name
+        if self.sub_sequence_number:
+            return "{}/{}".format(self.sequence_number, self.sub_sequence_number)
+        return str(self.sequence_number)
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """The position of a text that ``str`` made.
+
+        :raises ValueError: if it is none.
+        """
+        if text in ("TRIM_HORIZON", "LATEST", "SHARD_END"):
+            return cls(Kind[text])
+        if text.startswith("AT_TIMESTAMP:"):
+            return cls(Kind.AT_TIMESTAMP, timestamp_ms=int(text.partition(":")[2]))
+        number, _, sub = text.partition("/")
+        return cls(Kind.AFTER_SEQUENCE_NUMBER, number, int(sub) if sub else 0)
+
+
+TRIM_HORIZON = Position(Kind.TRIM_HORIZON)
+LATEST = Position(Kind.LATEST)
+SHARD_END = Position(Kind.SHARD_END)
+
+
+def after(sequence_number: str, sub_sequence_number: int = 0) -> Position:
+    """The position after a record."""
+    return Position(Kind.AFTER_SEQUENCE_NUMBER, sequence_number, sub_sequence_number)
+
+
+def at_timestamp(instant_ms: int) -> Position:
+    """The position before the first record that arrived at or after an instant (ms since the epoch, UTC)."""
+    return Position(Kind.AT_TIMESTAMP, timestamp_ms=instant_ms)
+
+
+def acceptable(checkpoint: Position, new: Position, delivered: Position, *, ended: bool) -> bool:
+    """Whether ``new`` may follow ``checkpoint`` when records up to ``delivered`` were landed (K-45, KV-8).
+
+    ``SHARD_END`` is acceptable only for a shard that has ended; a position never moves back and never passes what
+    was delivered; a rule such as ``LATEST`` may stand only where it stood before.
+    """
+    if new == checkpoint:
+        return True
+    if new.kind is Kind.SHARD_END:
+        return ended
+    return new.exact and checkpoint <= new <= delivered

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shards, their lineage, and the coverage of the hash space."""
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Iterable, List, Mapping, Optional, Tuple
+
+MAX_HASH_KEY = 2**128 - 1
+
+
+@dataclass(frozen=True)
+class HashRange:
+    """Hash keys ``start`` to ``end``, both included, as unsigned 128-bit integers."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end <= MAX_HASH_KEY:
+            raise ValueError("a hash range lies within 0 and 2**128 - 1 and does not run backwards")
+
+    def __str__(self) -> str:
+        return "{}-{}".format(self.start, self.end)
+
+    @classmethod
+    def parse(cls, text: str) -> HashRange:
+        """The range of a text that ``str`` made."""
+        start, _, end = text.partition("-")
+        return cls(int(start), int(end))
+
+    def __contains__(self, hash_key: int) -> bool:
+        return self.start <= hash_key <= self.end
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A shard as a listing shows it.
+
+    ``parent_shard_ids`` holds whichever of parent and adjacent parent is set (K-2); ``closed`` says that its ending
+    sequence number is known. A source without lineage leaves the rest empty.
+    """
+
+    shard_id: str
+    parent_shard_ids: Tuple[str, ...] = ()
+    hash_range: Optional[HashRange] = None
+    closed: bool = False
+    starting_sequence_number: Optional[str] = None
+
+
+def hash_key(partition_key: str) -> int:
+    """The hash key of a partition key: MD5 of its UTF-8 text as an unsigned integer (Kinesis API reference)."""
+    digest = hashlib.md5(partition_key.encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest, "big")
+
+
+def holes(ranges: Iterable[HashRange]) -> List[HashRange]:
+    """The parts of the hash space that no range covers; all of it when there are no ranges (KV-6)."""
+    found, expected = [], 0
+    for item in sorted(ranges, key=lambda r: (r.start, r.end)):
+        if item.start > expected:
+            found.append(HashRange(expected, item.start - 1))
+        expected = max(expected, item.end + 1)
+    if expected <= MAX_HASH_KEY:
+        found.append(HashRange(expected, MAX_HASH_KEY))
+    return found
+
+
+def inconsistent(shards: Iterable[Shard]) -> List[Shard]:
+    """The shards whose parent is still open in the same listing: a race between paging and a reshard (K-10)."""
+    listed = {shard.shard_id: shard for shard in shards}
+    return [
+        shard
+        for shard in listed.values()
+        if any(parent in listed and not listed[parent].closed for parent in shard.parent_shard_ids)
+    ]
+
+
+def generations(parents: Mapping[str, Iterable[str]]) -> Mapping[str, int]:
+    """Depth of every shard below the oldest shard of its lineage, parents outside the mapping left out."""
+    depth: dict[str, int] = {}
+    pending = {shard: [p for p in above if p in parents and p != shard] for shard, above in parents.items()}
+    while pending:
+        ready = [shard for shard, above in pending.items() if all(p in depth for p in above)]
+        if not ready:
+            raise ValueError("a lineage must not run in a circle: {}".format(sorted(pending)[:4]))
+        for shard in ready:
+            depth[shard] = max((depth[p] + 1 for p in pending.pop(shard)), default=0)
+    return depth

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one read of one shard landed."""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Tuple
+
+from shardbatch.core.position import Position
+
+
+@dataclass(frozen=True)
+class LandedFile:
+    """One Parquet file; ``path`` is relative to the staging folder."""
+
+    path: str
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A range of a shard that expired before it was read; a bound that nobody knows is ``None``."""
+
+    after: Position
+    first_available: Optional[str] = None
+    from_ms: Optional[int] = None
+    to_ms: Optional[int] = None
+    reason: str = ""
+
+    def to_json(self) -> Dict[str, Any]:
+        """As plain JSON."""
+        return {
+            "after": str(self.after),
+            "first_available": self.first_available,
+            "from_ms": self.from_ms,
+            "to_ms": self.to_ms,
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def from_json(cls, value: Dict[str, Any]) -> Gap:
+        """Back from plain JSON."""
+        return cls(
+            Position.parse(value["after"]),
+            value.get("first_available"),
+            value.get("from_ms"),
+            value.get("to_ms"),
+            value.get("reason", ""),
+        )
+
+
+@dataclass(frozen=True)
+class Slice:
+    """(``after``, ``until``] of one shard, landed as immutable files.
+
+    ``until`` is ``SHARD_END`` when the shard has ended; ``last`` is the last record landed, if any. ``raw_bytes`` counts
+    the records' data, not the files.
+    """
+
+    shard_id: str
+    after: Position
+    until: Position
+    ended: bool
+    files: Tuple[LandedFile, ...] = ()
+    records: int = 0
+    raw_bytes: int = 0
+    last: Optional[str] = None
+    first_arrival_ms: Optional[int] = None
+    last_arrival_ms: Optional[int] = None
+    millis_behind_latest: Optional[int] = None
+    children: Tuple[str, ...] = ()
+    gap: Optional[Gap] = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether it says nothing new: no record, no end, no gap."""
+        return self.records == 0 and not self.ended and self.gap is None and self.until == self.after
+
+    def to_json(self) -> Dict[str, Any]:
+        """As plain JSON, for the lease row and the manifest."""
+        return {
+            "shard_id": self.shard_id,
+            "after": str(self.after),
+            "until": str(self.until),
+            "ended": self.ended,
+            "files": [{"path": f.path, "records": f.records, "bytes": f.bytes} for f in self.files],
+            "records": self.records,
+            "raw_bytes": self.raw_bytes,
+            "last": self.last,
+            "first_arrival_ms": self.first_arrival_ms,
+            "last_arrival_ms": self.last_arrival_ms,
+            "millis_behind_latest": self.millis_behind_latest,
+            "children": list(self.children),
+            "gap": self.gap.to_json() if self.gap else None,
+        }
+
+    @classmethod
+    def from_json(cls, value: Dict[str, Any]) -> Slice:
+        """Back from plain JSON; fields that a later version added are passed over."""
+        return cls(
+            shard_id=value["shard_id"],
+            after=Position.parse(value["after"]),
+            until=Position.parse(value["until"]),
+            ended=bool(value["ended"]),
+            files=tuple(LandedFile(f["path"], f["records"], f["bytes"]) for f in value.get("files", ())),
+            records=value.get("records", 0),
+            raw_bytes=value.get("raw_bytes", 0),
+            last=value.get("last"),
+            first_arrival_ms=value.get("first_arrival_ms"),
+            last_arrival_ms=value.get("last_arrival_ms"),
+            millis_behind_latest=value.get("millis_behind_latest"),
+            children=tuple(value.get("children", ())),
+            gap=Gap.from_json(value["gap"]) if value.get("gap") else None,
+        )
+
+    def dumps(self) -> str:
+        """The text that stands in the lease row."""
+        return json.dumps(self.to_json(), separators=(",", ":"))
+
+    @classmethod
+    def loads(cls, text: str) -> Slice:
+        """Back from the text of a lease row."""
+        return cls.from_json(json.loads(text))

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The errors of shardbatch.
+
+::
+
+    ShardbatchError
+    ├── ConfigurationError          what the author or the deployment wrote cannot work
+    │   ├── UnsupportedSchema       rows or a manifest of a version that this one cannot read
+    │   └── StreamRecreated         the stream under this name is another one than the checkpoints belong to
+    ├── SourceError                 the stream could not be read
+    │   ├── StreamNotFound
+    │   ├── ShardNotFound
+    │   ├── Throttled               refused for the rate; the reader waits and asks again
+    │   ├── IteratorExpired         the reader asks for another from its last position
+    │   └── InvalidAnswer           an answer that must not be believed (cut short, no end and no children, …)
+    ├── StoreError                  the lease store could not be read or written
+    │   └── StoreNotFound           its table is missing and must not be created
+    ├── StagingError                landed files or a manifest could not be read or written
+    │   └── ManifestChanged         a manifest is not the one that was frozen
+    ├── ProtocolError               the state of leases and batches forbids this step
+    │   ├── LeaseLost               another owner has it now; this one stops and changes nothing
+    │   ├── AttemptAlive            an older attempt of the batch may still be running
+    │   ├── NothingFinished         no start of the application finished, so there is nothing to commit
+    │   ├── WorkFailed              a task of the block failed or did nothing
+    │   └── BatchParked             the batch waits for a person
+    ├── GapFound                    records expired before they were read
+    ├── ShardsFailed                some shards could not be read; the others are committed
+    └── Starving                    leases are held by others for too long
+
+Losing a compare-and-set is a value, never an error. Every message ends with what to do next.
+"""
+from __future__ import annotations
+
+from typing import Any, Optional
+
+
+class ShardbatchError(Exception):
+    """Something went wrong in shardbatch."""
+
+    #: What to do next; appended to the message.
+    remedy: str = ""
+    #: Whether trying the same task again can help.
+    retryable: bool = True
+
+    def __init__(self, message: Optional[str] = None, *, remedy: Optional[str] = None, **fields: Any) -> None:
+        self.fields = fields
+        for name, value in fields.items():
+            setattr(self, name, value)
+        text = message or (type(self).__doc__ or "").strip().splitlines()[0]
+        hint = self.remedy if remedy is None else remedy
+        self.remedy = hint
+        super().__init__("{} {}".format(text, hint).strip())
+
+
+class ConfigurationError(ShardbatchError):
+    """The configuration cannot work."""
+
+    retryable = False
+
+
+class UnsupportedSchema(ConfigurationError):
+    """These rows or this manifest were written by a version that this one cannot read."""
+
+    remedy = "Install the same version of shardbatch on every worker and cluster that shares this store."
+
+
+class StreamRecreated(ConfigurationError):
+    """The stream was deleted and created again under its name; the checkpoints belong to the old one."""
+
+    remedy = "Choose another app_name, or drop the old checkpoints with 'airflow shardbatch reset'."
+
+
+class SourceError(ShardbatchError):
+    """The stream could not be read."""
+
+    remedy = "The task may simply be retried: nothing was committed."
+
+
+class StreamNotFound(SourceError):
+    """The stream does not exist."""
+
+    remedy = "Check the stream's name, region and account in the DAG and in its connection."
+    retryable = False
+
+
+class ShardNotFound(SourceError):
+    """The shard is gone from the stream."""
+
+    remedy = "Its retention has passed; what was not read of it is recorded as a gap."
+
+
+class Throttled(SourceError):
+    """The service refused a call for its rate."""
+
+    remedy = "Other readers share the shard's 5 calls and 2 MiB a second; lower their rate or use enhanced fan-out."
+
+
+class IteratorExpired(SourceError):
+    """The shard iterator is older than its five minutes."""
+
+
+class InvalidAnswer(SourceError):
+    """The service's answer is incomplete or contradicts itself and is not believed."""
+
+
+class StoreError(ShardbatchError):
+    """The lease store could not be read or written."""
+
+    remedy = "Check the store's connection and its permissions; the task may be retried."
+
+
+class StoreNotFound(StoreError):
+    """The lease store's table does not exist."""
+
+    remedy = "Create it (docs/stores.md has the definitions) or set create=True."
+    retryable = False
+
+
+class StagingError(ShardbatchError):
+    """The staging area could not be read or written."""
+
+    remedy = "Check that the staging folder exists, is writable for the workers and has space left."
+
+
+class ManifestChanged(StagingError):
+    """The manifest is not the one that was frozen: its digest differs from the batch row's."""
+
+    remedy = "Restore the file from a backup of the staging area; never edit a manifest."
+    retryable = False
+
+
+class ProtocolError(ShardbatchError):
+    """The state of leases and batches forbids this step."""
+
+    retryable = False
+
+
+class LeaseLost(ProtocolError):
+    """Another owner has this work now; nothing was changed."""
+
+    remedy = "Nothing is lost: the other owner finishes it. 'airflow shardbatch status' shows who has it."
+
+
+class AttemptAlive(ProtocolError):
+    """An older attempt of this batch may still be running."""
+
+    remedy = "It is tried again; end the older application, or lower attempt_grace."
+    retryable = True
+
+
+class NothingFinished(ProtocolError):
+    """No start of the application finished, so there is nothing to commit."""
+
+    remedy = (
+        "Run the work under 'with open_batch(spark) as batch' and write to batch.output(...), "
+        'or say policy=Policies(sink="own") if the sink is atomic by itself.'
+    )
+
+
+class WorkFailed(ProtocolError):
+    """A task of the block failed or did no work, so nothing is committed."""
+
+    remedy = "Mend the task and clear it; the same batch runs again."
+
+
+class BatchParked(ProtocolError):
+    """The batch is parked."""
+
+    remedy = "Resume it with 'airflow shardbatch unpark' or put it aside with 'airflow shardbatch set-aside'."
+
+
+class GapFound(ShardbatchError):
+    """Records expired before they were read."""
+
+    remedy = "Look at 'airflow shardbatch shards', then accept the gap by name or set policy=Policies(gap=\"record\")."
+    retryable = False
+
+
+class ShardsFailed(ShardbatchError):
+    """Some shards could not be read; all others are committed."""
+
+    remedy = "The next run tries them again; the log names each shard and its error."
+    retryable = False
+
+
+class Starving(ShardbatchError):
+    """Leases have been held by others for longer than stuck_after while records wait."""
+
+    remedy = "'airflow shardbatch status' names the owners; end them, or 'airflow shardbatch release' what is stale."
+    retryable = False
