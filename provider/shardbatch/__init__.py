@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Consume sharded streams in batches with Apache Airflow and Spark.
+
+The public names are loaded when they are first used: a Spark executor that reads :data:`__version__` imports no Airflow,
+and parsing a DAG file imports no vendor library.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shardbatch.core.limits import ReadLimits as ReadLimits
+    from shardbatch.core.policies import ClaimOptions as ClaimOptions
+    from shardbatch.core.policies import Policies as Policies
+    from shardbatch.hooks.leases import DynamoDBLeases as DynamoDBLeases
+    from shardbatch.hooks.leases import SQLLeases as SQLLeases
+    from shardbatch.hooks.staging import Staging as Staging
+    from shardbatch.hooks.streams import KinesisStream as KinesisStream
+    from shardbatch.landing.batch import open_batch as open_batch
+    from shardbatch.operators.claim import ClaimOperator as ClaimOperator
+    from shardbatch.operators.commit import CommitOperator as CommitOperator
+    from shardbatch.operators.freeze import FreezeOperator as FreezeOperator
+    from shardbatch.operators.read import ReadOperator as ReadOperator
+    from shardbatch.operators.spark import SparkSubmitBatchOperator as SparkSubmitBatchOperator
+    from shardbatch.task_group import StreamBatch as StreamBatch
+    from shardbatch.task_group import batch_params as batch_params
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ClaimOperator": "operators.claim",
+    "ClaimOptions": "core.policies",
+    "CommitOperator": "operators.commit",
+    "DynamoDBLeases": "hooks.leases",
+    "FreezeOperator": "operators.freeze",
+    "KinesisStream": "hooks.streams",
+    "Policies": "core.policies",
+    "ReadLimits": "core.limits",
+    "ReadOperator": "operators.read",
+    "SQLLeases": "hooks.leases",
+    "SparkSubmitBatchOperator": "operators.spark",
+    "Staging": "hooks.staging",
+    "StreamBatch": "task_group",
+    "batch_params": "task_group",
+    "open_batch": "landing.batch",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604 - the lazy names exist through __getattr__
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
