@@ -18,7 +18,10 @@ from shardbatch.errors import ProtocolError
 
 @dataclass(frozen=True)
 class Lease(Row):
-    """Who may work on a shard now, and up to where the application has committed it."""
+    """Who may work on a shard now, and up to where the application has committed it.
+
+    ``caught_up_ms`` is when a read that was committed, or found nothing, last stood at the shard's tip.
+    """
 
     namespace: Namespace
     scope: str
@@ -34,6 +37,7 @@ class Lease(Row):
     pending: Optional[Slice] = None
     checkpoint_arrival_ms: Optional[int] = None
     millis_behind_latest: Optional[int] = None
+    caught_up_ms: Optional[int] = None
     updated_at_ms: int = 0
 
     @property
@@ -65,6 +69,7 @@ class Lease(Row):
             "pending": self.pending.dumps() if self.pending else None,
             "checkpoint_arrival_ms": self.checkpoint_arrival_ms,
             "millis_behind_latest": self.millis_behind_latest,
+            "caught_up_ms": self.caught_up_ms,
             "updated_at_ms": self.updated_at_ms,
         }
 
@@ -87,6 +92,7 @@ class Lease(Row):
             pending=Slice.loads(columns["pending"]) if get("pending") else None,
             checkpoint_arrival_ms=int_or_none(get("checkpoint_arrival_ms")),
             millis_behind_latest=int_or_none(get("millis_behind_latest")),
+            caught_up_ms=int_or_none(get("caught_up_ms")),
             updated_at_ms=int(get("updated_at_ms") or 0),
         )
 
@@ -162,6 +168,7 @@ def roll_forward(lease: Lease, batch_id: str, now_ms: int) -> Lease:
         lease_owner=None,
         read_group=None,
         checkpoint_arrival_ms=lease.checkpoint_arrival_ms if arrival is None else arrival,
+        caught_up_ms=pending.caught_up_ms,
     )
 
 
@@ -172,10 +179,11 @@ def unstamp(lease: Lease, batch_id: str, now_ms: int, *, free: bool) -> Lease:
     return lease._next(now_ms, batch_id=None, lease_owner=owner, read_group=lease.read_group if owner else None)
 
 
-def release(lease: Lease, now_ms: int) -> Lease:
-    """L7: nobody's, a pending slice stays for the next owner."""
+def release(lease: Lease, now_ms: int, caught_up_ms: Optional[int] = None) -> Lease:
+    """L7: nobody's, a pending slice stays for the next owner; an empty read leaves when it saw the shard's tip."""
     _require(lease.batch_id is None, lease, "a stamped lease is not released")
-    return lease._next(now_ms, lease_owner=None, read_group=None)
+    seen = lease.caught_up_ms if caught_up_ms is None else caught_up_ms
+    return lease._next(now_ms, lease_owner=None, read_group=None, caught_up_ms=seen)
 
 
 def rewind(lease: Lease, target: Position, now_ms: int) -> Lease:

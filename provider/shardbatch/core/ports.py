@@ -68,6 +68,8 @@ class Page:
     ``records`` is an Arrow batch with the columns ``sequence_number`` string, ``sub_sequence_number`` int64,
     ``partition_key`` string, ``arrival_time`` timestamp[us, UTC], ``data`` binary (and ``attributes`` map where the source has
     some). ``next`` is the position after the page: unchanged by an empty one. ``children`` are named at the end only.
+    ``checkpoint_gone`` says, on the first page that shows it, that the record at the position read from is no longer
+    in the stream: what followed it may have expired too. ``requests`` counts the calls that the page cost.
     """
 
     records: pa.RecordBatch
@@ -76,6 +78,7 @@ class Page:
     children: Tuple[Shard, ...] = ()
     millis_behind_latest: Optional[int] = None
     gone: bool = False
+    checkpoint_gone: bool = False
     requests: int = 1
 
 
@@ -95,6 +98,10 @@ class Source(Protocol):
 
     def resolve(self, start: Position) -> Position:
         """A start that stays the same for ever: ``LATEST`` becomes a timestamp or an exact position."""
+        ...
+
+    def retention_ms(self) -> Optional[int]:
+        """How long the service keeps a record, or ``None`` if it does not say."""
         ...
 
     def read(self, shard_id: str, after: Position) -> Iterator[Page]:

@@ -98,7 +98,7 @@ SHARD_LEASE = Table(
     _columns(
         "lease_owner:text lease_count:int checkpoint:text completed:bool parent_shard_ids:text hash_range:text "
         "batch_id:text read_group:text pending:text checkpoint_arrival_ms:int millis_behind_latest:int "
-        "updated_at_ms:int"
+        "caught_up_ms:int updated_at_ms:int"
     ),
 )
 BATCH = Table(

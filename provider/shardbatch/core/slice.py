@@ -55,7 +55,7 @@ class Slice:
     """(``after``, ``until``] of one shard, landed as immutable files.
 
     ``until`` is ``SHARD_END`` when the shard has ended; ``last`` is the last record landed, if any. ``raw_bytes`` counts
-    the records' data, not the files.
+    the records' data, not the files. ``caught_up_ms`` is when the read stood at the shard's tip, if it did.
     """
 
     shard_id: str
@@ -69,6 +69,7 @@ class Slice:
     first_arrival_ms: Optional[int] = None
     last_arrival_ms: Optional[int] = None
     millis_behind_latest: Optional[int] = None
+    caught_up_ms: Optional[int] = None
     children: Tuple[str, ...] = ()
     gap: Optional[Gap] = None
 
@@ -91,6 +92,7 @@ class Slice:
             "first_arrival_ms": self.first_arrival_ms,
             "last_arrival_ms": self.last_arrival_ms,
             "millis_behind_latest": self.millis_behind_latest,
+            "caught_up_ms": self.caught_up_ms,
             "children": list(self.children),
             "gap": self.gap.to_json() if self.gap else None,
         }
@@ -110,6 +112,7 @@ class Slice:
             first_arrival_ms=value.get("first_arrival_ms"),
             last_arrival_ms=value.get("last_arrival_ms"),
             millis_behind_latest=value.get("millis_behind_latest"),
+            caught_up_ms=value.get("caught_up_ms"),
             children=tuple(value.get("children", ())),
             gap=Gap.from_json(value["gap"]) if value.get("gap") else None,
         )
