@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Airflow reads about this provider; imported by every Airflow process, so nothing else is imported here."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+INTEGRATION = "Shardbatch"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The provider's description in the form of Airflow's provider schema."""
+    info: dict[str, Any] = {
+        "package-name": "airflow-provider-shardbatch",
+        "name": INTEGRATION,
+        "description": "Consume sharded streams in batches: claim, read, freeze, transform, commit.",
+        "integrations": [
+            {
+                "integration-name": INTEGRATION,
+                "external-doc-url": "https://pypi.org/project/airflow-provider-shardbatch/",
+                "tags": ["service"],
+            }
+        ],
+        "operators": [{"integration-name": INTEGRATION, "python-modules": _modules("operators", OPERATORS)}],
+        "hooks": [{"integration-name": INTEGRATION, "python-modules": _modules("hooks", HOOKS)}],
+        "config": {"shardbatch": {"description": "Defaults of this deployment.", "options": OPTIONS}},
+    }
+    if find_spec("shardbatch.links") is not None:
+        info["extra-links"] = ["shardbatch.links.BatchLink"]
+    if find_spec("shardbatch.cli") is not None:
+        info["cli"] = ["shardbatch.cli.get_cli_commands"]
+    return info
+
+
+OPERATORS = ("claim", "read", "freeze", "spark", "commit")
+HOOKS = ("streams", "leases", "staging")
+
+
+def _modules(part: str, names: tuple[str, ...]) -> list[str]:
+    return [f"shardbatch.{part}.{name}" for name in names]
+
+
+def _option(description: str, example: str) -> dict[str, Any]:
+    return {
+        "description": description,
+        "version_added": "0.1.0",
+        "type": "string",
+        "example": example,
+        "default": "",
+    }
+
+
+OPTIONS = {
+    "deployment_id": _option(
+        "A name that no other Airflow deployment using the same lease store has. It stands in the owner of every lease. "
+        "Needed with every lease store but a SQLite file.",
+        "airflow-prod-eu",
+    ),
+    "leases": _option(
+        "The lease store of groups that name none: ``dynamodb://TABLE?conn_id=aws_default&region=eu-west-1`` or "
+        "``sql://CONN_ID``.",
+        "dynamodb://shard_leases?conn_id=aws_default",
+    ),
+    "staging": _option(
+        "The staging folder of groups that name none: a URI, for S3 with the connection to use as ``?conn_id=``.",
+        "s3://lake/staging?conn_id=aws_default",
+    ),
+}
