@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of the server's behaviour a test may choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+MIB = 1024 * 1024
+
+
+@dataclass
+class Options:
+    """Behaviour of the server; may be changed while it runs."""
+
+    account_id: str = "123456789012"
+    """Account of callers whose access key is not itself a 12-digit account."""
+    region: str = "us-east-1"
+    """Region in ARNs of callers that sign for none."""
+    create_seconds: float = 0.0
+    """How long a stream stays CREATING; 0 or more."""
+    delete_seconds: float = 0.0
+    """How long a stream stays DELETING; 0 or more."""
+    reshard_seconds: float = 0.0
+    """How long a stream stays UPDATING before a split, a merge or a new shard count takes effect; 0 or more."""
+    limits: bool = False
+    """Throttle as the service does: 5 reads and 2 MiB a second and shard, 1,000 records and 1 MiB written."""
+    end_with_records: bool = True
+    """A closed shard ends in the reply that carries its last records; False: in an empty reply after them."""
+    name_children: bool = True
+    """The end of a shard names its children; False: as servers do that know no ChildShards."""
+    empty_pages: int = 0
+    """Empty answers that stand before the first records of every new iterator; 0 or more."""
+    page_size: int = 0
+    """Upper limit of shards in one listing page; 0: as the service (1,000, DescribeStream 100)."""
+    max_record_bytes: int = MIB
+    """Largest data of one record, in bytes before base64, for streams that set no size of their own."""
+    shard_limit: int = 20_000
+    """Open shards of one account."""
+    iterator_seconds: float = 300.0
+    """Life of a shard iterator."""
+    token_seconds: float = 300.0
+    """Life of a listing token."""
+
+    def update(self, **changes: Any) -> None:
+        """Change some options.
+
+        :raises ValueError: an unknown name, a value of another type, or a negative number; nothing is changed then.
+        """
+        kinds = {field.name: type(field.default) for field in fields(self)}
+        accepted: dict[str, Any] = {}
+        for name, value in changes.items():
+            if name not in kinds:
+                raise ValueError(f"no option {name!r}; there are: {', '.join(kinds)}")
+            kind = kinds[name]
+            if kind is float and isinstance(value, int) and not isinstance(value, bool):
+                value = float(value)
+            if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+                raise ValueError(f"option {name} takes {kind.__name__}, got {value!r}")
+            if isinstance(value, (int, float)) and not value >= 0:
+                raise ValueError(f"option {name} must be 0 or more, got {value!r}")
+            accepted[name] = value
+        for name, value in accepted.items():
+            setattr(self, name, value)
