@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The staging area: slices, manifests and markers below one folder."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from shardbatch.core.batch import Start
+from shardbatch.core.position import Position
+from shardbatch.core.rows import Namespace
+from shardbatch.errors import ConfigurationError, StagingError
+from shardbatch.landing import layout
+from shardbatch.landing.files import Files, explained
+from shardbatch.landing.location import joined, locate
+from shardbatch.landing.writer import SIZES, ParquetSliceWriter, Sizes
+
+_GLOB = frozenset("*?[]{}\\")
+
+
+class StagingArea:
+    """Implements :class:`shardbatch.core.ports.Landing`.
+
+    :param uri: the staging folder as everyone names it: a local path, ``file:///…``, ``s3://bucket/prefix``, …
+    :param filesystem: a file system of pyarrow that reaches it (``PyFileSystem(FSSpecHandler(…))`` for any of
+        fsspec's); default the local one for a local folder.
+    :param root: the folder's path on that file system, default as the URI says.
+    :param filesystems: further file systems by kind (``file``, ``s3``, …), for output roots on another kind than the
+        staging folder's.
+    :param compression: of the landed files: ``zstd`` (default), ``lz4`` or ``none`` for a fast local disk.
+    :raises ConfigurationError: for a folder that cannot be one.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        filesystem: pafs.FileSystem | None = None,
+        root: str | None = None,
+        *,
+        filesystems: Mapping[str, pafs.FileSystem] | None = None,
+        compression: str = "zstd",
+        sizes: Sizes = SIZES,
+    ) -> None:
+        location = locate(uri)
+        if filesystem is None and not location.local:
+            raise ConfigurationError(f"Staging {uri} needs a file system.", remedy="Give a connection.")
+        if not location.path or (location.local and not location.path.startswith("/")):
+            raise ConfigurationError(f"Staging {uri!r} is not an absolute folder.", remedy="Give a full path.")
+        if _GLOB.intersection(location.path):
+            raise ConfigurationError(
+                "Staging {!r} has one of {} in it.".format(uri, "".join(sorted(_GLOB))),
+                remedy="Spark takes these for patterns; choose another folder.",
+            )
+        self.uri = "file://" + location.path if location.local else uri.rstrip("/")
+        self.root = (root or location.path).rstrip("/")
+        self._files = Files(filesystem or pafs.LocalFileSystem())
+        self._kind = location.kind
+        self._others = dict(filesystems or {})
+        self._compression = compression
+        self._sizes = sizes
+
+    def check(self) -> None:
+        """See that the folder is there and can be written: a probe is written, read and removed."""
+        self._require_root()
+        probe = joined(self.root, ".probe-" + secrets.token_hex(6))
+        self._files.write(probe, b"shardbatch\n")
+        if self._files.read(probe) != b"shardbatch\n":
+            raise StagingError(f"What was written to {self.uri} reads back as something else.")
+        self._files.delete(probe)
+
+    def slice(self, namespace: Namespace, shard_id: str, after: Position) -> ParquetSliceWriter:
+        """A writer of a new slice in a folder of its own."""
+        self._require_root()
+        folder = layout.slice_folder(namespace, shard_id, after, secrets.token_hex(8))
+        return ParquetSliceWriter(
+            self._files, self.root, folder, shard_id, compression=self._compression, sizes=self._sizes
+        )
+
+    def write(self, path: str, content: bytes) -> str:
+        """Write a small file whole; its URI."""
+        self._require_root()
+        self._files.write(joined(self.root, path), content)
+        return self.uri_of(path)
+
+    def read(self, path: str) -> bytes:
+        """Read a small file."""
+        return self._files.read(joined(self.root, path))
+
+    def uri_of(self, path: str) -> str:
+        """The URI of a path."""
+        return joined(self.uri, path)
+
+    def finished_starts(self, namespace: Namespace, batch_id: str) -> list[Start]:
+        """The starts whose done markers stand beside the batch's manifest, oldest attempt first."""
+        found: dict[str, Start] = {}
+        folder = joined(self.root, layout.starts_folder(namespace, batch_id))
+        for path, content in self._files.read_all(folder).items():
+            try:
+                start = Start.from_json(json.loads(content))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise StagingError(
+                    f"{path} is not a start's done marker.", remedy="Remove the file and run the work again."
+                ) from error
+            found[start.start_id] = start
+        return sorted(found.values(), key=lambda start: (start.attempt, start.work, start.start_id))
+
+    def mark_committed(self, output: str, batch_id: str, decided: int, *starts: Start) -> None:
+        """Leave the committed marker named by (batch, decided) beside the data of an output root, never overwriting.
+
+        :param starts: the starts that wrote below this root, one for each task of the block that did.
+        :raises StagingError: if the root cannot be reached from here, if the data are not seen there, or if a marker of
+            this name tells something else.
+        """
+        files, root = self._output(output)
+        path = joined(root, layout.MARKERS, layout.marker_name(batch_id, decided))
+        content = _marker(batch_id, decided, starts)
+        standing = files.read_if_there(path)
+        if standing is None:
+            for folder in content["folders"]:
+                if not files.exists(joined(root, folder)):
+                    raise StagingError(
+                        f"The start's data are not seen in {joined(output, folder)}.",
+                        remedy="Write to a file system that the cluster and the Airflow workers share.",
+                    )
+            if files.create(path, (json.dumps(content, sort_keys=True) + "\n").encode("ascii")):
+                return
+            standing = files.read(path)
+        if json.loads(standing).get("folders") != content["folders"]:
+            raise StagingError(
+                f"{path} records another start than the batch's row does.",
+                remedy="Compare it with 'airflow shardbatch batches'; remove the marker if the row is right.",
+            )
+
+    def _output(self, output: str) -> tuple[Files, str]:
+        location = locate(output)
+        if location.kind == self._kind:
+            return self._files, location.path
+        if location.kind in self._others:
+            return Files(self._others[location.kind]), location.path
+        if location.local:
+            return Files(pafs.LocalFileSystem()), location.path
+        raise StagingError(
+            f"The output {output} is on a {location.kind} file system, out of reach of staging {self.uri}.",
+            remedy="Put outputs and staging on one kind of file system, or give Staging a connection for it.",
+        )
+
+    def _require_root(self) -> None:
+        # A mount that went away must not become an empty folder of the same name. An object store has no folders.
+        if self._files.whole:
+            return
+        with explained("look at", self.uri):
+            there = self._files.filesystem.get_file_info(self.root).type
+        if there != pafs.FileType.Directory:
+            raise StagingError(
+                f"The staging folder {self.uri} does not exist.",
+                remedy="Create it, or mount it on every worker, writable for the workers' user.",
+            )
+
+
+def _marker(batch_id: str, decided: int, starts: tuple[Start, ...]) -> dict[str, Any]:
+    ordered = sorted(starts, key=lambda start: (start.work, start.start_id))
+    return {
+        "batch_id": batch_id,
+        "decided": decided,
+        "folders": [layout.output_folder(batch_id, start.start_id) for start in ordered],
+        "starts": [start.to_json() for start in ordered],
+    }

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A frozen batch without Spark: for a Python task, DuckDB, Polars or a notebook."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from shardbatch.core import manifest as manifests
+from shardbatch.core.manifest import Manifest
+from shardbatch.errors import ManifestChanged, StagingError
+from shardbatch.landing import layout
+from shardbatch.landing.files import Files, explained
+from shardbatch.landing.location import joined, locate
+from shardbatch.landing.schema import RECORD_SCHEMA
+
+
+class LandedBatch:
+    """A frozen batch; ``manifest`` describes it, ``staging`` is the folder that its files lie below."""
+
+    def __init__(self, manifest: Manifest, staging: str, filesystem: pafs.FileSystem) -> None:
+        self.manifest = manifest
+        self.staging = staging
+        self._filesystem = filesystem
+
+    @property
+    def batch_id(self) -> str:
+        """The batch's id."""
+        return self.manifest.batch_id
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The Parquet files of the batch: plain paths of a local folder, URIs of any other."""
+        location = locate(self.staging)
+        folder = location.path if location.local else self.staging
+        return tuple(joined(folder, file.path) for file in self.manifest.files)
+
+    def to_arrow(self) -> pa.Table:
+        """All records in one table, which must fit into memory: generation by generation, each shard in its order.
+
+        :raises StagingError: if a file is missing, cannot be read, or does not hold what the manifest says.
+        """
+        tables = [RECORD_SCHEMA.empty_table()]
+        folder = locate(self.staging).path
+        at = RECORD_SCHEMA.get_field_index("shard_generation")
+        for entry in sorted(self.manifest.slices, key=lambda e: (e.shard_generation, e.slice.shard_id)):
+            for file in entry.slice.files:
+                path = joined(folder, file.path)
+                with explained("read", path), self._filesystem.open_input_file(path) as stream:
+                    table = pq.read_table(stream)
+                if table.num_rows != file.records:
+                    raise StagingError(f"{path} holds {table.num_rows} records, not {file.records}.")
+                column = pa.repeat(pa.scalar(entry.shard_generation, pa.int32()), table.num_rows)
+                tables.append(table.add_column(at, RECORD_SCHEMA.field(at), column).cast(RECORD_SCHEMA))
+        return pa.concat_tables(tables)
+
+
+def open_batch(uri: str, filesystem: pafs.FileSystem | None = None, *, digest: str | None = None) -> LandedBatch:
+    """The frozen batch of a manifest.
+
+    :param uri: the manifest's URI, as ``batch.manifest_uri`` has it.
+    :param filesystem: a file system of pyarrow that reaches it; default made from the URI (credentials from the
+        environment).
+    :param digest: the manifest's digest; if given, the document is compared with it.
+    :raises ManifestChanged: if the document is not the one that was frozen.
+    :raises UnsupportedSchema: if a later major version wrote it.
+    :raises StagingError: if it cannot be read.
+    """
+    location = locate(uri)
+    if filesystem is None:
+        with explained("reach", uri):
+            filesystem = pafs.LocalFileSystem() if location.local else pafs.FileSystem.from_uri(uri)[0]
+    content = Files(filesystem).read(location.path)
+    if digest is not None and manifests.digest(content) != digest:
+        raise ManifestChanged(f"The manifest {uri} is not the one that was frozen.", uri=uri)
+    manifest = Manifest.loads(content)
+    staging = layout.staging_of(uri, manifest.namespace, manifest.batch_id) or manifest.staging
+    return LandedBatch(manifest, staging, filesystem)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small files on any file system of pyarrow, whole or not at all, with errors that name the place and the remedy."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from shardbatch.errors import StagingError
+
+#: Where an object appears whole when its writer is closed, so that no temporary name is needed.
+_OBJECT_STORES = ("s3", "s3a", "gcs", "gs", "abfs", "abfss", "az")
+
+_REMEDIES = {
+    errno.ENOSPC: "Free space there or enlarge it; nothing is lost, the task may be retried.",
+    errno.EDQUOT: "Raise the quota; nothing is lost, the task may be retried.",
+    errno.EACCES: "Give the workers' user permission to list, read, write and delete there.",
+    errno.EPERM: "Give the workers' user permission to list, read, write and delete there.",
+    errno.EROFS: "It is mounted read-only; mount it writable on every worker.",
+    errno.ENOENT: "Create the folder, mount it on every worker and cluster node, or correct the staging URI.",
+}
+
+
+def appears_whole(filesystem: pafs.FileSystem) -> bool:
+    """Whether this is an object store: no folders, no cheap rename, and no file is seen before it is complete."""
+    return filesystem.type_name.rpartition("+")[2] in _OBJECT_STORES
+
+
+@contextmanager
+def explained(doing: str, where: str) -> Iterator[None]:
+    """Turn what a file system says into a :class:`StagingError` that names the place and the remedy."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        number = getattr(error, "errno", None)
+        if number is None and isinstance(error, FileNotFoundError):
+            number = errno.ENOENT
+        if number is None and isinstance(error, PermissionError):
+            number = errno.EACCES
+        reason = os.strerror(number) if number else str(error).strip().splitlines()[0][:300]
+        raise StagingError(
+            "Could not {} {}: {}.".format(doing, where, reason.rstrip(".")),
+            remedy=_REMEDIES.get(number or 0),
+            path=where,
+        ) from error
+
+
+class Files:
+    """Whole small files on a file system; paths are the file system's own."""
+
+    def __init__(self, filesystem: pafs.FileSystem) -> None:
+        self.filesystem = filesystem
+        self.whole = appears_whole(filesystem)
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file so that it is seen whole or not at all, in place of one that stands there.
+
+        It is not forced to the disk: a machine that loses power may lose it, as it loses the landed files themselves.
+        """
+        with explained("write", path):
+            if self.whole:
+                self._put(path, content)
+                return
+            self.filesystem.create_dir(_parent(path), recursive=True)
+            hidden = self._hidden(path)
+            try:
+                self._put(hidden, content)
+                self.filesystem.move(hidden, path)
+            except BaseException:
+                self._drop(hidden)
+                raise
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Write a file unless one stands there; whether it was written.
+
+        Atomic on the local file system. Elsewhere pyarrow has no conditional write: callers that race must write the
+        same content, as the callers of a committed marker do.
+        """
+        if self.filesystem.type_name != "local":
+            if self.exists(path):
+                return False
+            self.write(path, content)
+            return True
+        hidden = self._hidden(path)
+        with explained("write", path):
+            os.makedirs(_parent(path), exist_ok=True)
+            try:
+                self._put(hidden, content)
+                os.link(hidden, path)
+            except FileExistsError:
+                return False
+            finally:
+                self._drop(hidden)
+        return True
+
+    def read(self, path: str) -> bytes:
+        """A file's content."""
+        with explained("read", path), self.filesystem.open_input_stream(path, compression=None) as stream:
+            content: bytes = stream.read()
+        return content
+
+    def read_if_there(self, path: str) -> bytes | None:
+        """A file's content, or ``None`` if there is no such file."""
+        return self.read(path) if self.exists(path) else None
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or a folder stands there."""
+        with explained("look at", path):
+            found = self.filesystem.get_file_info(path).type != pafs.FileType.NotFound
+        return bool(found)
+
+    def below(self, folder: str) -> list[str]:
+        """The paths of all files below a folder, in order; none if there is no such folder."""
+        selector = pafs.FileSelector(folder, allow_not_found=True, recursive=True)
+        with explained("list", folder):
+            found = self.filesystem.get_file_info(selector)
+        return sorted(info.path for info in found if info.type == pafs.FileType.File)
+
+    def read_all(self, folder: str) -> dict[str, bytes]:
+        """The content of every file below a folder that is not hidden (a leading ``_`` or ``.``), by path."""
+        shown = [path for path in self.below(folder) if not path.rpartition("/")[2].startswith(("_", "."))]
+        return {path: self.read(path) for path in shown}
+
+    def delete(self, path: str) -> None:
+        """Remove a file."""
+        with explained("remove", path):
+            self.filesystem.delete_file(path)
+
+    def _put(self, path: str, content: bytes) -> None:
+        with self.filesystem.open_output_stream(path, compression=None) as stream:
+            stream.write(content)
+
+    def _hidden(self, path: str) -> str:
+        folder, _, name = path.rpartition("/")
+        return f"{folder}/.{name}.{secrets.token_hex(6)}.tmp"
+
+    def _drop(self, path: str) -> None:
+        if self.filesystem.get_file_info(path).type == pafs.FileType.File:
+            self.filesystem.delete_file(path)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"

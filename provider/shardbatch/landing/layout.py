@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where things stand below the staging folder and below an output root. Texts only, no I/O.
+
+::
+
+    <staging>/<app>/<stream>/slices/<shard>/<after>-<unique>/part-NNNNN.parquet
+    <staging>/<app>/<stream>/batches/<batch_id>/manifest.json
+                                               /attempts/<attempt>
+                                               /starts/<attempt>-<start_id>/start.json
+    <output>/batch_id=<batch_id>/start=<start_id>/…
+    <output>/_shardbatch/<batch_id>.<decided>.json
+
+Paths are never parsed back, but for markers, whose names are made of ids and numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from shardbatch.core.position import Kind, Position
+from shardbatch.core.rows import Namespace
+
+#: Folder of the committed markers below an output root; the leading underscore hides it from Spark.
+MARKERS = "_shardbatch"
+MANIFEST = "manifest.json"
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[._]")
+_MARKER = re.compile(r"^(?P<batch>.+)\.(?P<decided>[0-9]+)\.json$")
+
+
+def quoted(text: str) -> str:
+    """A text as one name in a path: what is unsafe becomes ``~`` and two hex digits a byte.
+
+    Not ``%``: some readers of URIs decode it and others do not. Hadoop dislikes ``:``, globs mean ``*?[]{}``, a leading
+    ``.`` or ``_`` hides a name from Spark, and ``=`` looks like a partition.
+    """
+    return _UNSAFE.sub(lambda found: "".join(f"~{b:02x}" for b in found.group().encode("utf-8")), text)
+
+
+def place(position: Position) -> str:
+    """A position as part of a name."""
+    if position.kind is Kind.AT_TIMESTAMP:
+        return f"AT_TIMESTAMP-{position.timestamp_ms}"
+    return quoted(str(position).replace("/", "."))
+
+
+def namespace_folder(namespace: Namespace) -> str:
+    """All that an application has of a stream; what a permission can fence."""
+    return f"{quoted(namespace.app_name)}/{quoted(namespace.stream_name)}"
+
+
+def slice_folder(namespace: Namespace, shard_id: str, after: Position, unique: str) -> str:
+    """The folder of one slice; ``unique`` tells apart the tries of one read."""
+    return f"{namespace_folder(namespace)}/slices/{quoted(shard_id)}/{place(after)}-{unique}"
+
+
+def part(number: int) -> str:
+    """The name of a slice's file."""
+    return f"part-{number:05d}.parquet"
+
+
+def batch_folder(namespace: Namespace, batch_id: str) -> str:
+    """The folder of a batch's documents."""
+    return f"{namespace_folder(namespace)}/batches/{quoted(batch_id)}"
+
+
+def manifest_path(namespace: Namespace, batch_id: str) -> str:
+    """The manifest's path."""
+    return f"{batch_folder(namespace, batch_id)}/{MANIFEST}"
+
+
+def attempt_path(namespace: Namespace, batch_id: str, attempt: int) -> str:
+    """The file that freeze leaves for every attempt it opens; ``batch.check()`` looks at their names."""
+    return f"{batch_folder(namespace, batch_id)}/attempts/{attempt}"
+
+
+def starts_folder(namespace: Namespace, batch_id: str) -> str:
+    """The folder of the done markers."""
+    return f"{batch_folder(namespace, batch_id)}/starts"
+
+
+def start_name(attempt: int, start_id: str) -> str:
+    """The name of one start's folder in it."""
+    return f"{attempt}-{quoted(start_id)}"
+
+
+def staging_of(manifest_uri: str, namespace: Namespace, batch_id: str) -> str | None:
+    """The staging folder that a manifest's URI lies in, or ``None`` if the manifest stands elsewhere."""
+    tail = "/" + manifest_path(namespace, batch_id)
+    return manifest_uri[: -len(tail)] if manifest_uri.endswith(tail) else None
+
+
+def output_folder(batch_id: str, start_id: str) -> str:
+    """The folder of a start's data, relative to the output root."""
+    return f"batch_id={quoted(batch_id)}/start={quoted(start_id)}"
+
+
+def marker_name(batch_id: str, decided: int) -> str:
+    """The name of a committed marker."""
+    return f"{quoted(batch_id)}.{decided}.json"
+
+
+def highest_markers(names: Iterable[str]) -> dict[str, tuple[int, str]]:
+    """Of the names in a marker folder, for every batch the highest ``decided`` and its name."""
+    best: dict[str, tuple[int, str]] = {}
+    for name in names:
+        found = _MARKER.match(name)
+        if not found or name.startswith((".", "_")):
+            continue
+        batch, decided = found.group("batch"), int(found.group("decided"))
+        if batch not in best or decided > best[batch][0]:
+            best[batch] = (decided, name)
+    return best
