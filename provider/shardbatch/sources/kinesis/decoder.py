@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the body of a GetRecords answer to Arrow columns; the one place that knows the answer's shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shardbatch.core.shard import HashRange, Shard
+from shardbatch.errors import InvalidAnswer
+
+SCHEMA = pa.schema(
+    [
+        ("sequence_number", pa.string()),
+        ("sub_sequence_number", pa.int64()),
+        ("partition_key", pa.string()),
+        ("arrival_time", pa.timestamp("us", tz="UTC")),
+        ("data", pa.binary()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One answer of GetRecords. ``metered_bytes`` is what the service charges: payload and partition keys."""
+
+    records: pa.RecordBatch
+    next_iterator: str | None
+    children: tuple[Shard, ...]
+    millis_behind_latest: int
+    metered_bytes: int
+
+
+class _Record(msgspec.Struct, gc=False):
+    SequenceNumber: str
+    Data: bytes
+    PartitionKey: str = ""
+    ApproximateArrivalTimestamp: float | None = None
+
+
+class _Range(msgspec.Struct, gc=False):
+    StartingHashKey: str
+    EndingHashKey: str
+
+
+class _Child(msgspec.Struct, gc=False):
+    ShardId: str
+    ParentShards: list[str] | None = None
+    HashKeyRange: _Range | None = None
+
+
+class _Answer(msgspec.Struct, gc=False):
+    Records: list[_Record]
+    MillisBehindLatest: int | float
+    NextShardIterator: str | None = None
+    ChildShards: list[_Child] | None = None
+
+
+_parse = msgspec.json.Decoder(_Answer).decode
+
+
+def decode(body: bytes) -> Decoded:
+    """The answer that a JSON body holds.
+
+    :raises InvalidAnswer: if the body is cut short, or lacks its records or its lag.
+    """
+    try:
+        answer = _parse(body)
+    except msgspec.MsgspecError as error:
+        # The parser's words name a place and a type, never a value.
+        raise InvalidAnswer(f"A GetRecords answer of {len(body)} bytes cannot be parsed: {error}.") from error
+    records = answer.Records
+    return _decoded(
+        [record.SequenceNumber for record in records],
+        [record.PartitionKey for record in records],
+        _micros([record.ApproximateArrivalTimestamp for record in records]),
+        [record.Data for record in records],
+        answer.NextShardIterator,
+        tuple(_child(msgspec.to_builtins(child)) for child in answer.ChildShards or ()),
+        answer.MillisBehindLatest,
+    )
+
+
+def adapt(response: Mapping[str, Any]) -> Decoded:
+    """The answer that botocore has parsed, for versions of it that do not show the body.
+
+    :raises InvalidAnswer: if it lacks its records or its lag, as botocore makes of a body that was cut short.
+    """
+    if "Records" not in response or "MillisBehindLatest" not in response:
+        raise InvalidAnswer("A GetRecords answer lacks its records or its lag.")
+    records = response["Records"]
+    arrivals = [record.get("ApproximateArrivalTimestamp") for record in records]
+    return _decoded(
+        [record["SequenceNumber"] for record in records],
+        [record.get("PartitionKey", "") for record in records],
+        pa.array(arrivals, pa.timestamp("us", tz="UTC")),
+        [record["Data"] for record in records],
+        response.get("NextShardIterator"),
+        tuple(_child(child) for child in response.get("ChildShards") or ()),
+        response["MillisBehindLatest"],
+    )
+
+
+def empty() -> pa.RecordBatch:
+    """No records, with all columns."""
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in SCHEMA], schema=SCHEMA)
+
+
+def _decoded(
+    numbers: Sequence[str],
+    keys: Sequence[str],
+    arrivals: pa.Array,
+    data: Sequence[bytes],
+    next_iterator: str | None,
+    children: tuple[Shard, ...],
+    lag: float,
+) -> Decoded:
+    columns = [
+        pa.array(numbers, pa.string()),
+        pa.repeat(pa.scalar(0, pa.int64()), len(numbers)),
+        pa.array(keys, pa.string()),
+        arrivals,
+        pa.array(data, pa.binary()),
+    ]
+    metered = sum(pc.sum(pc.binary_length(columns[at])).as_py() or 0 for at in (2, 4))
+    records = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    return Decoded(records, next_iterator or None, children, int(lag), metered)
+
+
+def _micros(seconds: Sequence[float | None]) -> pa.Array:
+    """Epoch seconds with milliseconds as microseconds; rounding the milliseconds half to even makes them exact."""
+    millis = pc.round(pc.multiply(pa.array(seconds, pa.float64()), 1e3), round_mode="half_to_even")
+    return pc.cast(pc.multiply(pc.cast(millis, pa.int64()), 1000), pa.timestamp("us", tz="UTC"))
+
+
+def _child(child: Mapping[str, Any]) -> Shard:
+    span = child.get("HashKeyRange")
+    return Shard(
+        child["ShardId"],
+        tuple(dict.fromkeys(child.get("ParentShards") or ())),
+        HashRange(int(span["StartingHashKey"]), int(span["EndingHashKey"])) if span else None,
+    )

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a shard may be asked again, how long a refused call waits, and when patience ends."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+from shardbatch.core.ports import Clock
+from shardbatch.errors import InvalidAnswer, SourceError, Throttled
+
+MIB = 1024 * 1024
+BYTES_PER_SECOND = 2 * MIB
+#: After an answer of 10 MiB the shard refuses reads for 5 s. Such an answer is cut before the record that would not
+#: fit, so it may be somewhat smaller.
+FULL_ANSWER = 9 * MIB
+FULL_ANSWER_REST = 5.0
+
+
+class Pace:
+    """The service's limits of one shard: calls a second, and bytes a second counted from the end of an answer.
+
+    Shared by all reads of the shard in this process. What is metered is payload plus partition keys.
+    """
+
+    def __init__(self, clock: Clock, interval: float, idle_interval: float) -> None:
+        self._clock = clock
+        self._interval = interval
+        self._idle_interval = idle_interval
+        self._free_at = float("-inf")
+        self._lock = threading.Lock()
+
+    def remaining(self) -> float:
+        """Seconds until the shard may be asked again."""
+        return max(0.0, self._free_at - self._clock.monotonic())
+
+    def wait(self) -> None:
+        """Sleep until the shard may be asked, without asking."""
+        remaining = self.remaining()
+        if remaining > 0:
+            self._clock.sleep(remaining)
+
+    def take(self) -> None:
+        """Sleep until the shard may be asked, and count a call that is sent right then."""
+        with self._lock:
+            remaining = self.remaining()
+            self._free_at = self._clock.monotonic() + remaining + self._interval
+        if remaining > 0:
+            self._clock.sleep(remaining)
+
+    def answered(self, metered_bytes: int, *, idle: bool) -> None:
+        """Charge an answer that has just come in whole."""
+        rest = metered_bytes / BYTES_PER_SECOND
+        if metered_bytes >= FULL_ANSWER:
+            rest = max(rest, FULL_ANSWER_REST)
+        if idle:
+            rest = max(rest, self._idle_interval)
+        with self._lock:
+            self._free_at = max(self._free_at, self._clock.monotonic() + rest)
+
+
+class Patience:
+    """Consecutive failures of one conversation, and the growing, jittered waits between them.
+
+    Each method counts one failure and returns the seconds to wait, or raises the error when it is one too many.
+    """
+
+    def __init__(self, attempts: int, throttles: int, draw: Callable[[], float] = random.random) -> None:
+        self._attempts = attempts
+        self._throttles = throttles
+        self._draw = draw
+        self.reset()
+
+    def reset(self) -> None:
+        """An answer was good: begin anew."""
+        self._throttled = 0
+        self._failed = 0
+        self._expired = 0
+
+    def throttled(self, error: Throttled) -> float:
+        """The service refused a call for its rate."""
+        self._throttled += 1
+        if self._throttled > self._throttles:
+            raise error
+        return self._delay(self._throttled, 0.25, 5.0)
+
+    def failed(self, error: SourceError) -> float:
+        """A call failed, or its answer must not be believed."""
+        self._failed += 1
+        if self._failed >= self._attempts:
+            raise error
+        return self._delay(self._failed, 0.1, 3.0)
+
+    def expired(self, error: SourceError) -> float:
+        """An iterator or a token was too old; a new one is asked for at once."""
+        self._expired += 1
+        if self._expired >= self._attempts:
+            raise InvalidAnswer(f"{self._expired} iterators or tokens in a row were expired when used.") from error
+        return 0.0
+
+    def _delay(self, failures: int, first: float, most: float) -> float:
+        ceiling: float = min(most, first * 2 ** (failures - 1))
+        return ceiling * (0.5 + 0.5 * self._draw())

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads one shard: iterators, their renewal, and the believed end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from shardbatch.core.ports import Page
+from shardbatch.core.position import Kind, Position, after
+from shardbatch.core.shard import Shard
+from shardbatch.errors import InvalidAnswer, IteratorExpired, ShardNotFound, Throttled
+from shardbatch.sources.kinesis.calls import Caller, Unreachable
+from shardbatch.sources.kinesis.decoder import Decoded, empty
+from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
+from shardbatch.sources.kinesis.listing import list_all
+from shardbatch.sources.kinesis.pace import Pace
+
+
+class ShardReader:
+    """One read of one shard from a position on. Used by one thread at a time."""
+
+    def __init__(self, caller: Caller, pace: Pace, shard_id: str, start: Position) -> None:
+        self._caller = caller
+        self._pace = pace
+        self._shard_id = shard_id
+        self._start = start
+        self._next = start
+        self._last_read: str | None = None
+        self._expect_checkpoint = start.kind is Kind.AFTER_SEQUENCE_NUMBER
+        self._iterator: str | None = None
+        self._patience = caller.patience()
+        self._sent = caller.sent()
+
+    def pages(self) -> Iterator[Page]:
+        """Pages until the shard's end; a refused call shows as an empty page of unknown lag, so that the reader can
+        look at its limits before the wait."""
+        while True:
+            self._sent = self._caller.sent()
+            page, delay = self._step()
+            if page is not None:
+                yield page
+                if page.ended:
+                    return
+            if delay > 0:
+                self._caller.clock.sleep(delay)
+
+    def _step(self) -> tuple[Page | None, float]:
+        """Ask once: a page if there is one, and seconds to wait before the next step."""
+        try:
+            if self._iterator is None:
+                self._iterator = self._new_iterator()
+            answer = self._caller.records(self._iterator, self._pace)
+            ended, children = self._believe(answer)
+        except Throttled as error:
+            delay = self._patience.throttled(error)
+            return self._page(empty(), lag=None), delay
+        except IteratorExpired as error:
+            self._iterator = None
+            return None, self._patience.expired(error)
+        except ShardNotFound as error:
+            return self._gone(error)
+        except (InvalidAnswer, Unreachable) as error:
+            return None, self._patience.failed(error)
+        self._patience.reset()
+        self._iterator = answer.next_iterator
+        return self._deliver(answer, ended, children), 0.0
+
+    def _new_iterator(self) -> str:
+        place = iterator_parameters(self._start, self._last_read)
+        parameters: dict[str, Any] = {"ShardId": self._shard_id, **self._caller.stream.address, **place}
+        answer = self._caller.once("get_shard_iterator", **parameters)
+        iterator = answer.get("ShardIterator")
+        if not iterator:
+            raise InvalidAnswer(f"The service gave no iterator for {self._shard_id} of the {self._caller.where}.")
+        return str(iterator)
+
+    def _believe(self, answer: Decoded) -> tuple[bool, tuple[Shard, ...]]:
+        """Whether the shard has ended, and its children.
+
+        :raises InvalidAnswer: if the answer contradicts itself or the listing.
+        """
+        ending = judge(answer.next_iterator, answer.children)
+        if ending is Ending.OPEN:
+            return False, ()
+        if ending is Ending.ENDED:
+            return True, answer.children
+        if ending is Ending.CLAIMED:
+            ended, children = confirmed(self._shard_id, list_all(self._caller))
+            if ended:
+                return True, children
+        raise InvalidAnswer(
+            f"An answer claims the end of {self._shard_id} of the {self._caller.where}, but names no valid children"
+            " and the listing shows the shard open."
+            if ending is Ending.CLAIMED
+            else f"An answer on {self._shard_id} of the {self._caller.where} contradicts itself about the shard's end."
+        )
+
+    def _gone(self, error: ShardNotFound) -> tuple[Page | None, float]:
+        """The shard is gone if the listing agrees. :raises StreamNotFound: if it is the stream that is gone."""
+        if any(shard.shard_id == self._shard_id for shard in list_all(self._caller)):
+            self._iterator = None
+            doubt = InvalidAnswer(f"The shard is listed, but the service does not know it or its position: {error}")
+            return None, self._patience.failed(doubt)
+        return self._page(empty(), lag=None, ended=True, gone=True), 0.0
+
+    def _deliver(self, answer: Decoded, ended: bool, children: tuple[Shard, ...]) -> Page:
+        records = answer.records
+        gone = self._expect_checkpoint and checkpoint_gone(
+            self._start, records, at_tip=ended or answer.millis_behind_latest == 0
+        )
+        self._expect_checkpoint &= not (gone or records.num_rows)
+        if records.num_rows:
+            self._last_read = records.column(0)[-1].as_py()
+        return self._page(
+            fresh(records, self._start),
+            lag=answer.millis_behind_latest,
+            ended=ended,
+            children=children,
+            checkpoint_gone=gone,
+        )
+
+    def _page(self, records: pa.RecordBatch, *, lag: int | None, **fields: Any) -> Page:
+        if records.num_rows:
+            self._next = after(records.column(0)[-1].as_py(), records.column(1)[-1].as_py())
+        requests = self._caller.sent() - self._sent
+        return Page(records, self._next, millis_behind_latest=lag, requests=requests, **fields)
+
+
+def iterator_parameters(start: Position, last_read: str | None) -> dict[str, Any]:
+    """What to ask an iterator for: after the last record that was read, whether or not it was delivered; else at the
+    start. A checkpoint asks for its own record again, which is then dropped: an aggregate may have more in it."""
+    if last_read is not None:
+        return {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": last_read}
+    if start.kind is Kind.AFTER_SEQUENCE_NUMBER:
+        return {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": start.sequence_number}
+    if start.kind is Kind.AT_TIMESTAMP:
+        return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": (start.timestamp_ms or 0) / 1000}
+    if start.kind is Kind.TRIM_HORIZON:
+        return {"ShardIteratorType": "TRIM_HORIZON"}
+    raise ValueError(f"nothing can be read from {start}")
+
+
+def checkpoint_gone(start: Position, first: pa.RecordBatch, *, at_tip: bool) -> bool:
+    """Whether an answer, before which there was no record, shows that the checkpoint's record is held no more.
+
+    Kinesis does not say so: it begins at the oldest record that it still holds, or has none up to the tip or the end.
+    """
+    if first.num_rows:
+        return _number(first, 0) > int(start.sequence_number or 0)
+    return at_tip
+
+
+def fresh(records: pa.RecordBatch, start: Position) -> pa.RecordBatch:
+    """The records after a checkpoint; they stand in order, so only leading ones are dropped."""
+    if start.kind is not Kind.AFTER_SEQUENCE_NUMBER:
+        return records
+    limit = (int(start.sequence_number or 0), start.sub_sequence_number)
+    dropped = 0
+    while dropped < records.num_rows and (_number(records, dropped), records.column(1)[dropped].as_py()) <= limit:
+        dropped += 1
+    return records.slice(dropped)
+
+
+def _number(records: pa.RecordBatch, row: int) -> int:
+    return int(records.column(0)[row].as_py())

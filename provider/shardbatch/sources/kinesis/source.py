@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Kinesis data stream as a source."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from shardbatch.core.ports import Capabilities, Clock, Page
+from shardbatch.core.position import SHARD_END, Kind, Position, at_timestamp
+from shardbatch.core.shard import Shard
+from shardbatch.sources.kinesis.calls import Caller
+from shardbatch.sources.kinesis.decoder import empty
+from shardbatch.sources.kinesis.listing import describe, list_all
+from shardbatch.sources.kinesis.options import KinesisOptions, StreamName
+from shardbatch.sources.kinesis.pace import Pace
+from shardbatch.sources.kinesis.reader import ShardReader
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+
+def real_clock() -> Clock:
+    """The clock of this machine."""
+    return Clock(now_ms=lambda: time.time_ns() // 1_000_000, monotonic=time.monotonic, sleep=time.sleep)
+
+
+class KinesisSource:
+    """Reads a Kinesis stream by polling; several shards at once from several threads.
+
+    :param client: a boto3 client of ``kinesis``, with its endpoint, region and role; closed by :meth:`close`. Build it
+        with ``Config(retries={"total_max_attempts": 1})``: retries are made here. Others do no harm, for every HTTP
+        attempt keeps the shard's pace, but failures take longer to show.
+    :param stream: the stream's name, or its ARN, which then stands in every call (streams of other accounts).
+    :param clock: time and sleep, default this machine's.
+    :param options: pace, page size and patience.
+    :raises ConfigurationError: for a text that names no stream.
+    """
+
+    capabilities = Capabilities(lineage=True, timestamps=True, exact_tip=False)
+
+    def __init__(
+        self,
+        client: KinesisClient,
+        stream: str,
+        *,
+        clock: Clock | None = None,
+        options: KinesisOptions | None = None,
+    ) -> None:
+        named = StreamName.parse(stream)
+        self.name = named.name
+        self._caller = Caller(client, named, clock or real_clock(), options or KinesisOptions())
+        self._paces: dict[str, Pace] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """HTTP requests sent so far by the service's operation name (``GetRecords``), retries included."""
+        return self._caller.calls
+
+    def identity(self) -> str:
+        """``ARN@creation time in ms``; ``ARN@unknown`` where the server tells no creation time.
+
+        :raises StreamNotFound: if there is no such stream, or it is being deleted.
+        """
+        summary = describe(self._caller)
+        created = summary.get("StreamCreationTimestamp")
+        return f"{summary['StreamARN']}@{round(created.timestamp() * 1000) if created else 'unknown'}"
+
+    def list_shards(self) -> Sequence[Shard]:
+        """Every shard that the service lists, closed ones too, by starting sequence number.
+
+        :raises StreamNotFound: if there is no such stream.
+        """
+        return list_all(self._caller)
+
+    def resolve(self, start: Position) -> Position:
+        """``LATEST`` as the instant at which the service answers; every other position as it is.
+
+        The instant is the service's own ``Date``, because records carry the service's time and this machine's clock may
+        differ. It has whole seconds, cut off: records of the second before may come along, none is left out. A server
+        that sends no ``Date`` is asked at this machine's time.
+        """
+        if start.kind is not Kind.LATEST:
+            return start
+        headers: Mapping[str, str] = describe(self._caller)["ResponseMetadata"].get("HTTPHeaders", {})
+        date = headers.get("date")
+        if date is None:
+            return at_timestamp(self._caller.clock.now_ms())
+        return at_timestamp(int(parsedate_to_datetime(date).timestamp()) * 1000)
+
+    def retention_ms(self) -> int | None:
+        """How long the stream keeps a record, or ``None`` if the server does not say.
+
+        :raises StreamNotFound: if there is no such stream.
+        """
+        hours = describe(self._caller).get("RetentionPeriodHours")
+        return None if hours is None else int(hours) * 3_600_000
+
+    def read(self, shard_id: str, after: Position) -> Iterator[Page]:
+        """Pages of a shard, as :meth:`shardbatch.core.ports.Source.read` says.
+
+        :raises StreamNotFound: if the stream is gone.
+        :raises Throttled: if the service refuses calls for minutes.
+        :raises InvalidAnswer: if answers stay incomplete or contradictory.
+        :raises SourceError: if the service cannot be asked, or refuses.
+        """
+        if after == SHARD_END:
+            yield Page(empty(), SHARD_END, ended=True, requests=0)
+            return
+        yield from ShardReader(self._caller, self._pace(shard_id), shard_id, self.resolve(after)).pages()
+
+    def close(self) -> None:
+        """Close the client."""
+        self._caller.client.close()
+
+    def _pace(self, shard_id: str) -> Pace:
+        options: Any = self._caller.options
+        with self._lock:
+            if shard_id not in self._paces:
+                idle = options.idle_interval.total_seconds()
+                self._paces[shard_id] = Pace(self._caller.clock, 1 / options.calls_per_second, idle)
+            return self._paces[shard_id]
