@@ -144,7 +144,15 @@ def run(*command: str | Path, env: dict[str, str] | None = None) -> None:
 
 def environ() -> dict[str, str]:
     """The caller's environment without what would send a Python, or pip, to other folders than ours."""
-    foreign = {"PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PIP_REQUIRE_VIRTUALENV"}
+    foreign = {
+        "PYTHONHOME",
+        "PYTHONPATH",
+        "VIRTUAL_ENV",
+        "PIP_TARGET",
+        "PIP_PREFIX",
+        "PIP_USER",
+        "PIP_REQUIRE_VIRTUALENV",
+    }
     return {name: value for name, value in os.environ.items() if name not in foreign}
 
 

