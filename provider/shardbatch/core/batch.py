@@ -52,7 +52,7 @@ class Batch(Row):
     """The transaction record of one batch.
 
     ``attempt`` only hands out numbers; ``decided`` is the attempt whose start was recorded (0 until the decision).
-    ``sink`` is ``starts`` or ``own``; ``attempt_ref`` is the application's id at its cluster.
+    ``sink`` is ``starts`` or ``own``; ``attempt_ref`` is the last application that was recorded, as ``attempt:id``.
     """
 
     namespace: Namespace
@@ -86,6 +86,12 @@ class Batch(Row):
     def counter(self) -> int:
         """``row_count``."""
         return self.row_count
+
+    @property
+    def application(self) -> Tuple[int, Optional[str]]:
+        """The last recorded application: its attempt, and its id at its cluster (0 and ``None`` before there was one)."""
+        attempt, _, ref = (self.attempt_ref or "0:").partition(":")
+        return int(attempt), ref or None
 
     def columns(self) -> Columns:
         """All columns but the key's."""
@@ -166,19 +172,20 @@ def adopt(batch: Batch, owner: str) -> Batch:
 def open_attempt(batch: Batch, now_ms: int) -> Batch:
     """D2: the next attempt of a frozen batch, or a replay of a committed one."""
     _require(batch.state in (BatchState.FROZEN, BatchState.COMMITTED), batch, "no attempt can be opened")
-    return batch._next(attempt=batch.attempt + 1, attempt_ref=None, attempt_seen_ms=now_ms)
+    return batch._next(attempt=batch.attempt + 1, attempt_seen_ms=now_ms)
 
 
 def open_replay(batch: Batch, owner: str, now_ms: int) -> Batch:
     """B10: a replay by another owner."""
     _require(batch.state is BatchState.COMMITTED, batch, "only a committed batch is replayed")
-    return batch._next(owner=owner, attempt=batch.attempt + 1, attempt_ref=None, attempt_seen_ms=now_ms)
+    return batch._next(owner=owner, attempt=batch.attempt + 1, attempt_seen_ms=now_ms)
 
 
-def heartbeat(batch: Batch, now_ms: int, attempt_ref: Optional[str]) -> Batch:
-    """B7: the attempt is alive; its application's id is kept once known."""
+def heartbeat(batch: Batch, now_ms: int, application: Optional[str]) -> Batch:
+    """B7: the latest attempt is alive; its application's id at its cluster is kept once known."""
     _require(batch.state in (BatchState.FROZEN, BatchState.COMMITTED), batch, "nobody works on it")
-    return batch._next(attempt_seen_ms=now_ms, attempt_ref=attempt_ref or batch.attempt_ref)
+    ref = batch.attempt_ref if application is None else "{}:{}".format(batch.attempt, application)
+    return batch._next(attempt_seen_ms=now_ms, attempt_ref=ref)
 
 
 def close_attempt(batch: Batch, attempt: int) -> Batch:

@@ -142,24 +142,25 @@ class Landing(Protocol):
         """A writer of a new slice in a folder of its own."""
         ...
 
-    def write(self, path: str, content: bytes) -> str:
-        """Write a small file whole; its URI."""
+    def write_manifest(self, namespace: Namespace, batch_id: str, content: bytes) -> str:
+        """Write a batch's manifest whole; its URI."""
         ...
 
-    def read(self, path: str) -> bytes:
-        """Read a small file."""
+    def read_manifest(self, namespace: Namespace, batch_id: str) -> bytes:
+        """Read a batch's manifest."""
         ...
 
-    def uri_of(self, path: str) -> str:
-        """The URI of a path."""
-        ...
+    def note_attempt(self, namespace: Namespace, batch_id: str, attempt: int) -> None:
+        """Leave the number of an opened attempt beside the manifest, for applications that ask whether they are the
+        latest."""
 
     def finished_starts(self, namespace: Namespace, batch_id: str) -> List[Start]:
         """The starts whose done markers stand beside the batch's manifest."""
         ...
 
-    def mark_committed(self, output: str, batch_id: str, decided: int, start: Start) -> None:
-        """Leave the committed marker named by (batch, decided) beside the data of an output root, never overwriting."""
+    def mark_committed(self, output: str, batch_id: str, decided: int, *starts: Start) -> None:
+        """Leave the committed marker named by (batch, decided) beside the data of an output root, never overwriting;
+        it names the starts that wrote there."""
 
 
 class Verdict(str, Enum):

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attempts of a batch: opening, the turn of the work task, its heartbeat and its end (PROTOCOL D2, D3, B7)."""
+from __future__ import annotations
+
+from enum import Enum
+from typing import Callable, Optional
+
+from shardbatch.consumer.consumer import Consumer
+from shardbatch.core import batch as batches
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.owner import Owner
+from shardbatch.errors import AttemptAlive, BatchParked, LeaseLost
+
+
+class Turn(str, Enum):
+    """``RUN``: do the work. ``ALREADY_COMMITTED``: this attempt is decided already; do nothing and succeed."""
+
+    RUN = "run"
+    ALREADY_COMMITTED = "already_committed"
+
+
+def expect_batch(consumer: Consumer, batch_id: str) -> Batch:
+    """The row of a batch that must be there.
+
+    :raises LeaseLost: if it is not.
+    """
+    batch = consumer.batch(batch_id)
+    if batch is None:
+        raise LeaseLost("Batch {} has no row any more.".format(batch_id))
+    return batch
+
+
+def begin(consumer: Consumer, owner: Owner, batch_id: str, attempt: int) -> Turn:
+    """Whether the work of this attempt may start.
+
+    :raises LeaseLost: if the batch is another owner's, or was discarded.
+    :raises BatchParked: if it waits for a person.
+    """
+    batch = expect_batch(consumer, batch_id)
+    if batch.state is BatchState.PARKED:
+        raise BatchParked("Batch {} is parked: {}.".format(batch_id, batch.note))
+    live = batch.state in (BatchState.FROZEN, BatchState.COMMITTED)
+    if live and batch.owner == str(owner) and attempt > batch.decided:
+        return Turn.RUN
+    if batch.state is BatchState.COMMITTED and attempt <= batch.decided:
+        return Turn.ALREADY_COMMITTED
+    raise lost(batch)
+
+
+def beat(consumer: Consumer, owner: Owner, batch_id: str, attempt: int, attempt_ref: Optional[str]) -> None:
+    """Show that the attempt is alive, and keep its application's id.
+
+    :raises LeaseLost: if the batch is not this owner's any more, or a newer attempt was opened.
+    """
+
+    def change(batch: Batch) -> Batch:
+        live = batch.state in (BatchState.FROZEN, BatchState.COMMITTED)
+        if not live or batch.owner != str(owner) or batch.attempt != attempt:
+            raise lost(batch)
+        return batches.heartbeat(batch, consumer.now_ms(), attempt_ref)
+
+    write(consumer, batch_id, change)
+
+
+def end(consumer: Consumer, batch_id: str, attempt: int) -> None:
+    """The work of this attempt has ended, its application with it; the next attempt need not wait."""
+
+    def change(batch: Batch) -> Batch:
+        return batch if batch.attempt_closed >= attempt else batches.close_attempt(batch, attempt)
+
+    write(consumer, batch_id, change)
+
+
+def older_application(consumer: Consumer, batch_id: str, attempt: int) -> Optional[str]:
+    """The id of the application of an older attempt, if it is not known to have ended."""
+    batch = expect_batch(consumer, batch_id)
+    of_attempt, ref = batch.application
+    return ref if batch.attempt_closed < of_attempt < attempt else None
+
+
+def write(consumer: Consumer, batch_id: str, change: Callable[[Batch], Batch]) -> Batch:
+    """Change a batch row by compare-and-set until it holds; the row then."""
+    while True:
+        batch = expect_batch(consumer, batch_id)
+        changed = change(batch)
+        if changed is batch or consumer.store.replace(batch, changed):
+            return changed
+
+
+def lost(batch: Batch) -> LeaseLost:
+    """The error that names who has the batch."""
+    return LeaseLost(
+        "Batch {} is {} and belongs to {}.".format(batch.batch_id, batch.state.value, batch.owner or "nobody")
+    )
+
+
+def open_next(consumer: Consumer, owner: Owner, batch: Batch) -> Batch:
+    """Open the next attempt of a frozen or committed batch of this owner, once the one before is over.
+
+    :raises AttemptAlive: if the one before shows life.
+    :raises LeaseLost: if the batch went to another owner meanwhile.
+    """
+    current = wait_for_end(consumer, batch)
+    while True:
+        if current.owner != str(owner) or current.state not in (BatchState.FROZEN, BatchState.COMMITTED):
+            raise lost(current)
+        opened = batches.open_attempt(current, consumer.now_ms())
+        if consumer.store.replace(current, opened):
+            consumer.landing.note_attempt(opened.namespace, opened.batch_id, opened.attempt)
+            return opened
+        current = expect_batch(consumer, current.batch_id)
+
+
+def over(batch: Batch) -> bool:
+    """Whether the row alone says that its latest attempt has ended: it was closed, or has no application of its own."""
+    return batch.attempt_closed >= batch.attempt or batch.application[0] != batch.attempt
+
+
+def wait_for_end(consumer: Consumer, batch: Batch) -> Batch:
+    """Wait until the latest attempt is over: closed, or without a sign of life for ``attempt_grace`` as seen from here."""
+    grace = consumer.options.attempt_grace.total_seconds()
+    current, since = batch, consumer.clock.monotonic()
+    limit = since + 3 * grace
+    while not over(current):
+        now = consumer.clock.monotonic()
+        if now - since >= grace:
+            consumer.say("Attempt {} of {} shows no life; going on.".format(current.attempt, current.batch_id))
+            return current
+        if now >= limit:
+            raise AttemptAlive(
+                "Attempt {} of batch {} is alive as {}.".format(current.attempt, current.batch_id, current.attempt_ref)
+            )
+        consumer.clock.sleep(min(5.0, max(grace / 20, 0.05)))
+        found = expect_batch(consumer, batch.batch_id)
+        if found.row_count != current.row_count:
+            current, since = found, consumer.clock.monotonic()
+    return current

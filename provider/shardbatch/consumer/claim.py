@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claim: what a run works on (PROTOCOL D6, E, F).
+
+The own unfinished batch first, then the own committed one (a replay), then a frozen batch of an owner that is over,
+else leases.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Dict, List, Optional, Sequence, Set, Tuple, cast
+
+from shardbatch.consumer.consumer import Consumer, Verdicts
+from shardbatch.consumer.enrol import add_rows, enrol, uncovered
+from shardbatch.consumer.settle import mark, settle
+from shardbatch.consumer.watch import stood_still, waiting_ms
+from shardbatch.core import batch as batches
+from shardbatch.core import lease as leases
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.lease import Lease
+from shardbatch.core.owner import Owner
+from shardbatch.core.planner import Plan, ReadGroup, label, plan, spread
+from shardbatch.core.ports import Verdict
+from shardbatch.errors import BatchParked, Starving
+
+
+class Outcome(str, Enum):
+    """What a claim found to do."""
+
+    LEASES = "leases"
+    OWN_BATCH = "own_batch"
+    REPLAY = "replay"
+    ADOPTED = "adopted"
+    NOTHING = "nothing"
+    HELD = "held"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The answer of a claim: read groups for new records, or the batch that this run finishes instead."""
+
+    outcome: Outcome
+    groups: Tuple[ReadGroup, ...] = ()
+    batch_id: Optional[str] = None
+    shards: int = 0
+    held: Tuple[str, ...] = ()
+
+
+def claim(consumer: Consumer, owner: Owner) -> Claim:
+    """Find this run's work.
+
+    :raises Starving: if nothing can be taken and records have waited for longer than ``stuck_after``.
+    :raises StreamRecreated: if the stream under this name is another one.
+    """
+    me = str(owner)
+    consumer.store.prepare()
+    consumer.landing.check()
+    application = enrol(consumer)
+    verdicts = Verdicts(consumer, me)
+    rows = consumer.leases()
+    stamped = read_batches(consumer, rows)
+    held = unfinished(consumer, me, verdicts, stamped)
+    if held is not None:
+        return held
+    rows = [settled for lease in rows if (settled := _settle(consumer, me, verdicts, lease, stamped)) is not None]
+    listing = consumer.source.list_shards()
+    listed = {shard.shard_id for shard in listing}
+    rows = add_rows(consumer, listing, rows, application)
+    for hole in uncovered(listing):
+        consumer.warn("No open shard covers the hash keys {}: the stream may be resharding.".format(hole))
+    found = _plan(consumer, me, verdicts, rows, listed)
+    groups = _take(consumer, me, found)
+    if groups:
+        shards = sum(len(members) for members in groups.values())
+        named = tuple(ReadGroup(name, label(name, members)) for name, members in sorted(groups.items()))
+        consumer.say("Claimed {} shards in {} read tasks.".format(shards, len(named)))
+        return Claim(Outcome.LEASES, named, shards=shards)
+    return _nothing(consumer, found)
+
+
+def read_batches(consumer: Consumer, rows: Sequence[Lease]) -> Dict[str, Optional[Batch]]:
+    """The batch row of every stamp; committed ones get their markers before any lease moves."""
+    stamped = {lease.batch_id: consumer.batch(lease.batch_id) for lease in rows if lease.batch_id is not None}
+    for batch in stamped.values():
+        if batch is not None and batch.state is BatchState.COMMITTED:
+            mark(consumer, batch)
+    return stamped
+
+
+def unfinished(
+    consumer: Consumer, me: str, verdicts: Verdicts, stamped: Dict[str, Optional[Batch]]
+) -> Optional[Claim]:
+    """The batch that this run has to finish before anything new, if there is one."""
+    frozen = [batch for batch in stamped.values() if batch is not None and batch.state is BatchState.FROZEN]
+    for batch in sorted(frozen, key=lambda item: item.batch_id):
+        if batch.owner == me and not _parked(consumer, batch):
+            consumer.say("This run goes on with its own batch {}.".format(batch.batch_id))
+            return Claim(Outcome.OWN_BATCH, batch_id=batch.batch_id)
+    own = [batch for batch in consumer.batches_of(me) if batch.state is not BatchState.VOID]
+    if own and own[-1].state is BatchState.COMMITTED:
+        consumer.say("This run has committed batch {}: a replay, no new records.".format(own[-1].batch_id))
+        return Claim(Outcome.REPLAY, batch_id=own[-1].batch_id)
+    for batch in sorted(frozen, key=lambda item: item.batch_id):
+        if batch.owner == me or verdicts(batch.owner) is not Verdict.OVER or _parked(consumer, batch):
+            continue
+        if consumer.store.replace(batch, batches.adopt(batch, me)):
+            previous = batch.owner or "nobody"
+            consumer.say("Adopted batch {} of {}, which is over.".format(batch.batch_id, previous))
+            return Claim(Outcome.ADOPTED, batch_id=batch.batch_id)
+    return None
+
+
+def _parked(consumer: Consumer, batch: Batch) -> bool:
+    limit = consumer.policies.max_attempts
+    if limit is None or batch.attempt < limit:
+        return False
+    note = "parked by policy after {} attempts".format(batch.attempt)
+    if consumer.store.replace(batch, batches.park(batch, note)):
+        consumer.warn("Batch {} is {}. {}".format(batch.batch_id, note, BatchParked.remedy))
+    return True
+
+
+def _settle(
+    consumer: Consumer, me: str, verdicts: Verdicts, lease: Lease, stamped: Dict[str, Optional[Batch]]
+) -> Optional[Lease]:
+    if lease.batch_id is None:
+        return lease
+    mine = lease.lease_owner == me
+    may_undo = mine or verdicts(lease.lease_owner or "") is Verdict.OVER
+    return settle(consumer, lease, stamped.get(lease.batch_id), mine=mine, may_undo=may_undo)
+
+
+def _plan(consumer: Consumer, me: str, verdicts: Verdicts, rows: List[Lease], listed: Set[str]) -> Plan:
+    dead: Set[str] = set()
+
+    def may_take(lease: Lease) -> bool:
+        return lease.shard_id in dead or verdicts(lease.lease_owner or "") is Verdict.OVER
+
+    found = plan(rows, listed, may_take, me)
+    foreign = [
+        lease for lease in found.held if lease.batch_id is None and verdicts(lease.lease_owner or "") is Verdict.FOREIGN
+    ]
+    dead.update(stood_still(consumer, foreign, all_of_them=not found.takeable))
+    return plan(rows, listed, may_take, me) if dead else found
+
+
+def _take(consumer: Consumer, me: str, found: Plan) -> Dict[str, List[str]]:
+    """Write the owner and the read group on the rows of the plan; a lost race leaves the shard to the winner."""
+    chosen = found.takeable[: consumer.options.max_shards]
+    loose = [lease if lease.lease_owner == me else replace(lease, read_group=None) for lease in chosen]
+    taken: Dict[str, List[str]] = {}
+    for group, members in spread(loose, consumer.options.read_tasks).items():
+        for lease in members:
+            if lease.lease_owner == me and lease.read_group == group:
+                taken.setdefault(group, []).append(lease.shard_id)
+            elif consumer.store.replace(lease, leases.take(lease, me, group, consumer.now_ms())):
+                taken.setdefault(group, []).append(lease.shard_id)
+            else:
+                consumer.say("Shard {} went to another run.".format(lease.shard_id))
+    return taken
+
+
+def _nothing(consumer: Consumer, found: Plan) -> Claim:
+    if not found.held:
+        consumer.say("Nothing new: every known shard is completed or waits for its parents.")
+        return Claim(Outcome.NOTHING)
+    held = tuple(_described(consumer, lease) for lease in found.held)
+    for line in held[:20]:
+        consumer.say("Held: {}".format(line))
+    waited = waiting_ms(consumer, found.held)
+    stuck_after_ms = consumer.options.stuck_after.total_seconds() * 1000
+    if waited is not None and waited > stuck_after_ms:
+        raise Starving(
+            "All {} open shards of {} are held by others and records have waited for {:.0f} s: {}.".format(
+                len(held), consumer.namespace, waited / 1000, "; ".join(held[:3])
+            )
+        )
+    return Claim(Outcome.HELD, held=held)
+
+
+def _described(consumer: Consumer, lease: Lease) -> str:
+    age = max(0, consumer.now_ms() - lease.updated_at_ms) // 1000
+    if lease.batch_id is not None:
+        batch = cast(Optional[Batch], consumer.batch(lease.batch_id))
+        state = batch.state.value if batch else "being frozen"
+        holder = batch.owner if batch else lease.lease_owner
+        return "{} in batch {} ({}) of {}, row changed {} s ago".format(
+            lease.shard_id, lease.batch_id, state, holder or "nobody", age
+        )
+    return "{} leased by {}, row changed {} s ago".format(lease.shard_id, lease.lease_owner, age)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commit: one decision for the whole batch, then its marker, then its leases (PROTOCOL B4, B8, D4, I, L5, L7)."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, List, Optional, Tuple
+
+from shardbatch.consumer.attempt import expect_batch, lost
+from shardbatch.consumer.consumer import Consumer
+from shardbatch.consumer.settle import mark, roll_forward
+from shardbatch.core import batch as batches
+from shardbatch.core import lease as leases
+from shardbatch.core.batch import Batch, BatchState, Start, choose
+from shardbatch.core.lease import Lease
+from shardbatch.core.owner import Owner
+from shardbatch.core.policies import Sink
+from shardbatch.errors import BatchParked, NothingFinished
+
+#: Shards whose new checkpoint is named in an answer; the manifest has them all.
+NAMED_POSITIONS = 20
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a commit found or did. ``newly``: this call decided it. ``replayed``: this call recorded a replay's start."""
+
+    batch_id: Optional[str] = None
+    newly: bool = False
+    replayed: bool = False
+    attempt: int = 0
+    decided: int = 0
+    records: int = 0
+    bytes: int = 0
+    gaps: int = 0
+    shards: int = 0
+    completed: int = 0
+    lag_ms: Optional[int] = None
+    positions: Dict[str, str] = field(default_factory=dict)
+
+
+def commit(
+    consumer: Consumer, owner: Owner, batch_id: Optional[str], attempt: int = 0, *, by_hand: bool = False
+) -> Committed:
+    """Commit the batch that freeze handed to this run, bound to its attempt.
+
+    ``by_hand`` notes on the row that a person marked the work as done (only where the sink is its own).
+
+    :raises LeaseLost: if the batch is another owner's, or discarded; nothing was changed.
+    :raises BatchParked: if it waits for a person.
+    :raises NothingFinished: if no start of an attempt up to this one finished; nothing was changed.
+    """
+    me = str(owner)
+    if batch_id is None:
+        _release(consumer, me)
+        return Committed()
+    batch, newly, replayed = _decide(consumer, me, batch_id, attempt, by_hand)
+    mark(consumer, batch)
+    moved = [row for lease in consumer.leases(batch_id=batch_id) if (row := roll_forward(consumer, batch, lease))]
+    _release(consumer, me)
+    answer = _answer(batch, moved, newly=newly, replayed=replayed, attempt=attempt)
+    consumer.say(_summary(answer))
+    return answer
+
+
+def _decide(consumer: Consumer, me: str, batch_id: str, attempt: int, by_hand: bool) -> Tuple[Batch, bool, bool]:
+    """The batch as decided, whether by this call, and whether this call recorded a replay."""
+    while True:
+        batch = expect_batch(consumer, batch_id)
+        if batch.state is BatchState.PARKED:
+            raise BatchParked("Batch {} is parked: {}.".format(batch_id, batch.note))
+        if batch.state is BatchState.FROZEN and batch.owner == me:
+            starts, decided = _chosen(consumer, batch, attempt)
+            note = "committed_by_hand" if by_hand else None
+            changed = batches.decide(batch, starts, decided, consumer.now_ms(), note)
+            if consumer.store.replace(batch, changed):
+                return changed, True, False
+        elif batch.state is BatchState.COMMITTED:
+            if attempt <= batch.decided:
+                _refuse_set_aside(batch, attempt)
+                return batch, False, False
+            if batch.owner != me:
+                raise lost(batch)
+            starts, decided = _chosen(consumer, batch, attempt)
+            if decided <= batch.decided:
+                return batch, False, False
+            changed = batches.redecide(batch, starts, decided)
+            if consumer.store.replace(batch, changed):
+                return changed, False, True
+        else:
+            raise lost(batch)
+
+
+def _chosen(consumer: Consumer, batch: Batch, attempt: int) -> Tuple[Tuple[Start, ...], int]:
+    """The starts to record, and the attempt that is decided by them."""
+    if batch.records == 0 or batch.sink == Sink.OWN.value:
+        return (), attempt
+    starts = choose(consumer.landing.finished_starts(batch.namespace, batch.batch_id), attempt)
+    if not starts:
+        raise NothingFinished(
+            "No start of batch {} up to attempt {} has finished, so nothing is committed.".format(
+                batch.batch_id, attempt
+            )
+        )
+    return starts, max(start.attempt for start in starts)
+
+
+def _refuse_set_aside(batch: Batch, attempt: int) -> None:
+    if batch.records and not batch.start and batch.sink != Sink.OWN.value:
+        raise NothingFinished(
+            "Batch {} was set aside; attempt {} is not recorded.".format(batch.batch_id, attempt),
+            remedy="Replay it with 'airflow shardbatch replay' to give it output.",
+        )
+
+
+def _release(consumer: Consumer, me: str) -> None:
+    """L7: what this owner holds and nobody stamped is free again; tidiness only."""
+    for lease in consumer.leases(lease_owner=me):
+        if lease.batch_id is None:
+            consumer.store.replace(lease, leases.release(lease, consumer.now_ms()))
+
+
+def _answer(batch: Batch, moved: List[Lease], *, newly: bool, replayed: bool, attempt: int) -> Committed:
+    lags = [lease.millis_behind_latest for lease in moved if lease.millis_behind_latest is not None]
+    named = sorted(moved, key=lambda lease: lease.shard_id)[:NAMED_POSITIONS]
+    return Committed(
+        batch_id=batch.batch_id,
+        newly=newly,
+        replayed=replayed,
+        attempt=attempt,
+        decided=batch.decided,
+        records=batch.records,
+        bytes=batch.bytes,
+        gaps=batch.gaps,
+        shards=len(moved),
+        completed=sum(lease.completed for lease in moved),
+        lag_ms=max(lags) if lags else None,
+        positions={lease.shard_id: str(lease.checkpoint) for lease in named},
+    )
+
+
+def _summary(answer: Committed) -> str:
+    if answer.newly:
+        what = "Committed batch {}: {} records, {} checkpoints moved, {} shards completed."
+        return what.format(answer.batch_id, answer.records, answer.shards, answer.completed)
+    if answer.replayed:
+        return "Recorded attempt {} of batch {}; no checkpoint moves.".format(answer.decided, answer.batch_id)
+    return "Batch {} was committed before; nothing to do.".format(answer.batch_id)

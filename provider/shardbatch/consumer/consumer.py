@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every use-case needs: an application on a stream, and the ports that reach the world."""
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import Dict, Iterator, List, Optional, cast
+
+from shardbatch.core.batch import Batch
+from shardbatch.core.lease import Lease
+from shardbatch.core.limits import ReadLimits
+from shardbatch.core.policies import ClaimOptions, Policies
+from shardbatch.core.ports import Clock, Landing, LeaseStore, Liveness, Say, Source, Verdict
+from shardbatch.core.position import TRIM_HORIZON, Position
+from shardbatch.core.rows import BATCH, SHARD_LEASE, Key, Namespace
+
+log = logging.getLogger("shardbatch")
+
+SYSTEM_CLOCK = Clock(now_ms=lambda: time.time_ns() // 1_000_000, monotonic=time.monotonic, sleep=time.sleep)
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """An application on a stream.
+
+    ``start`` counts at the first claim only. ``deployment`` is the id of this Airflow; owners of another one are foreign.
+    """
+
+    namespace: Namespace
+    source: Source
+    store: LeaseStore
+    landing: Landing
+    liveness: Liveness
+    deployment: str
+    scope: str = ""
+    start: Position = TRIM_HORIZON
+    limits: ReadLimits = field(default_factory=ReadLimits)
+    options: ClaimOptions = field(default_factory=ClaimOptions)
+    policies: Policies = field(default_factory=Policies)
+    clock: Clock = SYSTEM_CLOCK
+    say: Say = log.info
+    warn: Say = log.warning
+
+    def leases(self, **equal: str) -> List[Lease]:
+        """The lease rows of this scope, those whose columns equal the given texts."""
+        rows = self.store.list(SHARD_LEASE, self.namespace, self.scope, **equal)
+        return list(cast("Iterator[Lease]", rows))
+
+    def lease(self, shard_id: str) -> Optional[Lease]:
+        """One lease row as it stands now."""
+        key = Key(SHARD_LEASE, self.namespace, (self.scope, shard_id))
+        return cast(Optional[Lease], self.store.get(key))
+
+    def batch(self, batch_id: str) -> Optional[Batch]:
+        """One batch row as it stands now."""
+        key = Key(BATCH, self.namespace, (self.scope, batch_id))
+        return cast(Optional[Batch], self.store.get(key))
+
+    def batches_of(self, owner: str) -> List[Batch]:
+        """The batch rows of an owner, oldest first."""
+        rows = self.store.list(BATCH, self.namespace, self.scope, owner=owner)
+        return sorted(cast("Iterator[Batch]", rows), key=lambda batch: batch.batch_id)
+
+    def now_ms(self) -> int:
+        """The worker's clock; only ever written down, never compared with another machine's."""
+        return self.clock.now_ms()
+
+    def close(self) -> None:
+        """Give back the connections of the source and the store."""
+        self.source.close()
+        self.store.close()
+
+
+def first_count() -> int:
+    """A counter for a new row: random, so that a row made again never meets a value its key has had (PROTOCOL L1)."""
+    return secrets.randbelow(1 << 48) + 1
+
+
+def new_batch_id(now_ms: int) -> str:
+    """A unique id that sorts by time and says when it was drawn (PROTOCOL D1)."""
+    moment = time.strftime("%Y%m%dt%H%M%S", time.gmtime(now_ms / 1000))
+    return "{}{:03d}-{}".format(moment, now_ms % 1000, secrets.token_hex(8))
+
+
+class Verdicts:
+    """Who is over, asked once for every owner."""
+
+    def __init__(self, consumer: Consumer, me: str) -> None:
+        self._ask = consumer.liveness
+        self._me = me
+        self._known: Dict[str, Verdict] = {}
+
+    def __call__(self, owner: str) -> Verdict:
+        if owner == self._me or not owner:
+            return Verdict.OVER
+        if owner not in self._known:
+            self._known[owner] = self._ask(owner)
+        return self._known[owner]

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The application's own row, and rows for shards that have none."""
+from __future__ import annotations
+
+from typing import List, Optional, Sequence, cast
+
+from shardbatch.consumer.consumer import Consumer, first_count
+from shardbatch.core import lease as leases
+from shardbatch.core.application import Application
+from shardbatch.core.lease import Lease
+from shardbatch.core.planner import unknown_shards
+from shardbatch.core.rows import APPLICATION, SCHEMA_VERSION, Key
+from shardbatch.core.shard import HashRange, Shard, holes
+from shardbatch.errors import LeaseLost, StreamRecreated, UnsupportedSchema
+
+
+def enrol(consumer: Consumer) -> Application:
+    """The application's row: made at the first claim, where its start is resolved once and for all; else checked.
+
+    :raises StreamRecreated: if the stream is another one than the checkpoints belong to.
+    :raises UnsupportedSchema: if a later version wrote the rows.
+    """
+    key = Key(APPLICATION, consumer.namespace, ())
+    identity = consumer.source.identity()
+    for _ in range(8):
+        row = cast(Optional[Application], consumer.store.get(key))
+        if row is None:
+            start = consumer.source.resolve(consumer.start)
+            fresh = Application(
+                consumer.namespace, identity, start, first_count(), deployments=(consumer.deployment,)
+            )
+            if consumer.store.create(fresh):
+                consumer.say("First claim of {}: reading from {}.".format(consumer.namespace, start))
+                return fresh
+            continue
+        check(row, identity)
+        if consumer.deployment in row.deployments:
+            return row
+        joined = row.joined(consumer.deployment)
+        if consumer.store.replace(row, joined):
+            return joined
+    raise LeaseLost("The row of {} is being changed by others all the while.".format(consumer.namespace))
+
+
+def check(row: Application, identity: str) -> None:
+    """See that this version and this stream fit the rows."""
+    if not SCHEMA_VERSION - 1 <= row.schema_version <= SCHEMA_VERSION:
+        raise UnsupportedSchema(
+            "The rows of {} have schema version {}; this version reads {} and {}.".format(
+                row.namespace, row.schema_version, SCHEMA_VERSION - 1, SCHEMA_VERSION
+            )
+        )
+    if row.stream_id != identity:
+        raise StreamRecreated(
+            "The stream of {} is {}, but its checkpoints belong to {}.".format(row.namespace, identity, row.stream_id)
+        )
+
+
+def add_rows(consumer: Consumer, listing: Sequence[Shard], rows: List[Lease], application: Application) -> List[Lease]:
+    """All leases, with a new one for every listed shard that had none.
+
+    A child of a shard that had a row begins at its oldest record; every other at the application's start.
+    """
+    known = {lease.shard_id for lease in rows}
+    added: List[Lease] = []
+    for shard in unknown_shards(listing, rows):
+        start = leases.first_checkpoint(shard, known, application.start_position)
+        lease = leases.add(consumer.namespace, consumer.scope, shard, start, first_count(), consumer.now_ms())
+        if consumer.store.create(lease):
+            added.append(lease)
+        else:
+            present = consumer.lease(shard.shard_id)
+            added.extend([present] if present is not None else [])
+    if added:
+        consumer.say("Added leases for {} new shards.".format(len(added)))
+    return rows + added
+
+
+def uncovered(listing: Sequence[Shard]) -> List[HashRange]:
+    """The parts of the hash space that no open shard covers; nothing for a source without hash ranges."""
+    ranges = [shard.hash_range for shard in listing if not shard.closed and shard.hash_range is not None]
+    return holes(ranges) if ranges else []

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Freeze: the landed slices of this owner become one batch, and an attempt of it is opened (PROTOCOL D1, D2).
+
+The order of writes is stamp, manifest, row. A freeze that dies anywhere leaves nothing that a later one cannot resolve.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Set, Tuple
+
+from shardbatch.consumer.attempt import expect_batch, lost, open_next
+from shardbatch.consumer.consumer import Consumer, first_count, new_batch_id
+from shardbatch.consumer.settle import mark, settle
+from shardbatch.core import lease as leases
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.lease import Lease
+from shardbatch.core.manifest import Manifest, ShardSlice, digest, totals_of
+from shardbatch.core.owner import Owner
+from shardbatch.core.planner import complete_lineage
+from shardbatch.core.policies import GapPolicy
+from shardbatch.core.shard import generations
+from shardbatch.errors import BatchParked, LeaseLost, ManifestChanged
+
+#: Freezes that lose a stamp start again; each loss is another attempt's progress, so this is never reached in peace.
+MOST_ROUNDS = 50
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """The batch that the block works on; ``batch_id`` is ``None`` when there is nothing, not even an ended shard.
+
+    ``replay`` says that it is committed already. ``waiting`` names shards whose slice waits for a gap to be accepted.
+    """
+
+    batch_id: Optional[str] = None
+    attempt: int = 0
+    manifest_uri: Optional[str] = None
+    manifest_digest: Optional[str] = None
+    record_count: int = 0
+    bytes: int = 0
+    shards: int = 0
+    gaps: int = 0
+    replay: bool = False
+    waiting: Tuple[str, ...] = ()
+
+
+def freeze(consumer: Consumer, owner: Owner, handed: Optional[str] = None) -> Frozen:
+    """Freeze this owner's slices, or open the next attempt of its batch.
+
+    ``handed`` is the batch that this run's claim found, if it found one.
+
+    :raises LeaseLost: if the handed batch went to another owner.
+    :raises BatchParked: if it waits for a person.
+    :raises AttemptAlive: if an older attempt still shows life.
+    """
+    me = str(owner)
+    for _ in range(MOST_ROUNDS):
+        if handed is not None:
+            return _reopen(consumer, owner, expect_batch(consumer, handed))
+        own = _own_batch(consumer, me)
+        if own is not None:
+            return _reopen(consumer, owner, own)
+        collected, waiting = _collect(consumer, me)
+        if not collected:
+            consumer.say("Nothing to freeze.")
+            return Frozen(waiting=waiting)
+        batch = _create(consumer, me, collected)
+        if batch is not None:
+            return _frozen(batch, waiting)
+    raise LeaseLost("The leases of {} were being changed by others all the while.".format(owner.run_id))
+
+
+def _own_batch(consumer: Consumer, me: str) -> Optional[Batch]:
+    """D2b: this owner's frozen batch, else its last committed one."""
+    own = consumer.batches_of(me)
+    for state in (BatchState.FROZEN, BatchState.PARKED):
+        found = [batch for batch in own if batch.state is state]
+        if found:
+            return found[-1]
+    committed = [batch for batch in own if batch.state is BatchState.COMMITTED]
+    return committed[-1] if committed else None
+
+
+def _reopen(consumer: Consumer, owner: Owner, batch: Batch) -> Frozen:
+    if batch.state is BatchState.PARKED and batch.owner == str(owner):
+        raise BatchParked("Batch {} is parked: {}.".format(batch.batch_id, batch.note))
+    if batch.owner != str(owner) or batch.state not in (BatchState.FROZEN, BatchState.COMMITTED):
+        raise lost(batch)
+    content = consumer.landing.read_manifest(batch.namespace, batch.batch_id)
+    if digest(content) != batch.manifest_digest:
+        raise ManifestChanged("The manifest {} is not the one that was frozen.".format(batch.manifest_uri))
+    opened = open_next(consumer, owner, batch)
+    kind = "replay" if opened.state is BatchState.COMMITTED else "attempt"
+    consumer.say("Opened {} {} of batch {}.".format(kind, opened.attempt, opened.batch_id))
+    return _frozen(opened, (), shards=len(Manifest.loads(content).slices))
+
+
+def _collect(consumer: Consumer, me: str) -> Tuple[List[Lease], Tuple[str, ...]]:
+    """D2c, D2d: the landed leases of this owner that can be frozen together, stamps obeyed first; and who waits."""
+    found: List[Lease] = []
+    stamps: Dict[str, Optional[Batch]] = {}
+    for lease in consumer.leases(lease_owner=me):
+        current: Optional[Lease] = lease
+        if lease.batch_id is not None:
+            if lease.batch_id not in stamps:
+                stamps[lease.batch_id] = consumer.batch(lease.batch_id)
+                known = stamps[lease.batch_id]
+                if known is not None and known.state is BatchState.COMMITTED:
+                    mark(consumer, known)
+            current = settle(consumer, lease, stamps[lease.batch_id], mine=True, may_undo=True)
+        if current is not None and current.lease_owner == me and current.landed:
+            found.append(current)
+    left_out = _gapped(consumer, found)
+    parents = {parent for lease in found for parent in lease.parent_shard_ids}
+    rows = {lease.shard_id: lease for lease in found}
+    for parent in parents - set(rows):
+        row = consumer.lease(parent)
+        if row is not None:
+            rows[parent] = row
+    chosen = complete_lineage(found, rows, left_out)
+    return chosen, tuple(sorted(left_out))
+
+
+def _gapped(consumer: Consumer, found: List[Lease]) -> Set[str]:
+    """Shards whose slice begins with a gap that nobody has accepted, under ``gap=fail``."""
+    if consumer.policies.gap is GapPolicy.RECORD:
+        return set()
+    return {lease.shard_id for lease in found if lease.pending is not None and lease.pending.gap is not None}
+
+
+def _create(consumer: Consumer, me: str, collected: List[Lease]) -> Optional[Batch]:
+    """D2f to D2h: stamp every lease, write the manifest, create the row; ``None`` if any stamp or the row was lost."""
+    now = consumer.now_ms()
+    batch_id = new_batch_id(now)
+    for lease in collected:
+        if not consumer.store.replace(lease, leases.stamp(lease, me, batch_id, now)):
+            consumer.say("Lease {} moved while it was stamped; freezing again.".format(lease.shard_id))
+            return None
+    manifest = _manifest(consumer, me, batch_id, collected, now)
+    content = manifest.dumps()
+    uri = consumer.landing.write_manifest(consumer.namespace, batch_id, content)
+    consumer.landing.note_attempt(consumer.namespace, batch_id, 1)
+    batch = Batch(
+        namespace=consumer.namespace,
+        scope=consumer.scope,
+        batch_id=batch_id,
+        owner=me,
+        row_count=first_count(),
+        state=BatchState.FROZEN,
+        attempt=1,
+        attempt_seen_ms=now,
+        sink=consumer.policies.sink.value,
+        manifest_uri=uri,
+        manifest_digest=digest(content),
+        records=manifest.totals.records,
+        bytes=manifest.totals.bytes,
+        gaps=manifest.totals.gaps,
+        created_at_ms=now,
+    )
+    if not consumer.store.create(batch):
+        consumer.say("Batch {} was given up by another; freezing again.".format(batch_id))
+        return None
+    consumer.say(
+        "Froze batch {}: {} records of {} shards.".format(batch_id, manifest.totals.records, len(collected))
+    )
+    return batch
+
+
+def _manifest(consumer: Consumer, me: str, batch_id: str, collected: List[Lease], now_ms: int) -> Manifest:
+    depth = generations({lease.shard_id: lease.parent_shard_ids for lease in collected})
+    ordered = sorted(collected, key=lambda lease: (depth[lease.shard_id], lease.shard_id))
+    slices = tuple(ShardSlice(lease.pending, depth[lease.shard_id]) for lease in ordered if lease.pending is not None)
+    return Manifest(
+        batch_id=batch_id,
+        app_name=consumer.namespace.app_name,
+        stream_name=consumer.namespace.stream_name,
+        stream_id=consumer.source.identity(),
+        scope=consumer.scope,
+        owner=me,
+        created_at_ms=now_ms,
+        sink=consumer.policies.sink.value,
+        staging=consumer.landing.uri,
+        slices=slices,
+        totals=totals_of(slices),
+    )
+
+
+def _frozen(batch: Batch, waiting: Tuple[str, ...], shards: int = 0) -> Frozen:
+    return Frozen(
+        batch_id=batch.batch_id,
+        attempt=batch.attempt,
+        manifest_uri=batch.manifest_uri,
+        manifest_digest=batch.manifest_digest,
+        record_count=batch.records,
+        bytes=batch.bytes,
+        shards=shards,
+        gaps=batch.gaps,
+        replay=batch.state is BatchState.COMMITTED,
+        waiting=waiting,
+    )

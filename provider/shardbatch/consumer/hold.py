@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leases that one read task holds: written by its readers, kept alive by one thread, given up when lost."""
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import Callable, Dict, Iterator, List, Optional
+
+from shardbatch.consumer.consumer import Consumer
+from shardbatch.core import lease as leases
+from shardbatch.core.lease import Lease
+
+
+class Held:
+    """One lease of this owner. Readers and the renewal write it one at a time."""
+
+    def __init__(self, consumer: Consumer, owner: str, lease: Lease) -> None:
+        self._consumer = consumer
+        self._owner = owner
+        self._lock = threading.Lock()
+        self.row = lease
+        self.lost = False
+
+    @property
+    def shard_id(self) -> str:
+        """The shard of the lease."""
+        return self.row.shard_id
+
+    def write(self, change: Callable[[Lease], Lease]) -> bool:
+        """Apply a transition while the lease is still this owner's and unstamped; whether it was written.
+
+        A slice that another try of this task landed meanwhile is kept, and the change is not made.
+        """
+        with self._lock:
+            while not self.lost:
+                changed = change(self.row)
+                if self._consumer.store.replace(self.row, changed):
+                    self.row = changed
+                    return True
+                found = self._consumer.lease(self.shard_id)
+                if found is None or found.lease_owner != self._owner or found.batch_id is not None:
+                    self.lost = True
+                    return False
+                had_slice = self.row.pending is not None
+                self.row = found
+                if found.pending is not None and not had_slice:
+                    return False
+            return False
+
+    def renew(self) -> None:
+        """Show a sign of life, unless a slice is landed already."""
+        if self.row.pending is None and not self.lost:
+            self.write(lambda row: leases.renew(row, self._owner, self._consumer.now_ms()))
+
+
+class Renewal:
+    """Renews what a read task holds, three times in every ``lease_duration``."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._interval = consumer.options.lease_duration.total_seconds() / 3
+        self._consumer = consumer
+        self._held: Dict[str, Held] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._failure: Optional[BaseException] = None
+
+    def add(self, held: Held) -> None:
+        """Renew this one as well from now on."""
+        with self._lock:
+            self._held[held.shard_id] = held
+
+    def drop(self, held: Held) -> None:
+        """This one is done."""
+        with self._lock:
+            self._held.pop(held.shard_id, None)
+
+    @contextmanager
+    def running(self) -> Iterator[Renewal]:
+        """Renew in a thread of its own while the block runs."""
+        thread = threading.Thread(target=self._run, name="shardbatch-renewal", daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+            thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval):
+            with self._lock:
+                current: List[Held] = list(self._held.values())
+            for held in current:
+                try:
+                    held.renew()
+                except Exception as error:
+                    self._consumer.warn(
+                        "Could not renew the lease of {}: {}; trying again.".format(held.shard_id, error)
+                    )

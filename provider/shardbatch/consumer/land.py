@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read: the shards of one group into the staging area, each slice stored on its lease row (PROTOCOL L3, F)."""
+from __future__ import annotations
+
+import threading
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Dict, List, Optional, Set, Tuple
+
+from shardbatch.consumer.consumer import Consumer, first_count
+from shardbatch.consumer.hold import Held, Renewal
+from shardbatch.consumer.shard_read import ShardRead, Stopped, read_shard
+from shardbatch.core import lease as leases
+from shardbatch.core.lease import Lease
+from shardbatch.core.owner import Owner
+from shardbatch.core.planner import ready_child
+from shardbatch.core.policies import ShardErrors
+from shardbatch.core.position import TRIM_HORIZON
+from shardbatch.core.shard import Shard
+from shardbatch.core.slice import Slice
+from shardbatch.errors import LeaseLost, ShardbatchError
+
+#: How much of an error's text goes into an answer; the log has it whole.
+SHORT = 300
+
+
+@dataclass
+class Landed:
+    """What one read task did. ``errors`` names each shard that could not be read, with the reason in short."""
+
+    records: int = 0
+    bytes: int = 0
+    shards: int = 0
+    ended: int = 0
+    gaps: int = 0
+    lost: int = 0
+    seconds: float = 0.0
+    errors: Dict[str, str] = field(default_factory=dict)
+
+    def add(self, landed: Slice) -> None:
+        """Count a slice."""
+        self.records += landed.records
+        self.bytes += landed.raw_bytes
+        self.ended += landed.ended
+        self.gaps += landed.gap is not None
+
+
+class _Task:
+    """One read task at work: shards in, slices out, children of ended shards after them."""
+
+    def __init__(self, consumer: Consumer, owner: str, group: str, tip_ms: int, stop: threading.Event) -> None:
+        self.consumer = consumer
+        self.owner = owner
+        self.group = group
+        self.tip_ms = tip_ms
+        self.stop = stop
+        self.started = consumer.clock.monotonic()
+        self.deadline = self.started + consumer.limits.duration.total_seconds()
+        self.renewal = Renewal(consumer)
+        self.landed = Landed()
+        self.first_error: Optional[BaseException] = None
+        self.seen: Set[str] = set()
+
+    def run(self, mine: List[Lease]) -> Landed:
+        """Read every lease and the children that become ready."""
+        with self.renewal.running(), ThreadPoolExecutor(
+            self.consumer.limits.concurrency, thread_name_prefix="shardbatch-read"
+        ) as pool:
+            running: Dict[Future[Optional[Slice]], Held] = {}
+            todo = list(mine)
+            while todo or running:
+                for lease in todo:
+                    held = Held(self.consumer, self.owner, lease)
+                    self.seen.add(lease.shard_id)
+                    self.renewal.add(held)
+                    running[pool.submit(self._read, held)] = held
+                todo = []
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    held = running.pop(future)
+                    self.renewal.drop(held)
+                    todo.extend(self._finished(held, future))
+        self.landed.seconds = round(self.consumer.clock.monotonic() - self.started, 3)
+        return self.landed
+
+    def _read(self, held: Held) -> Optional[Slice]:
+        if held.row.pending is not None:
+            return held.row.pending
+        return read_shard(ShardRead(self.consumer, held, self.owner, self.tip_ms, self.deadline, self.stop))
+
+    def _finished(self, held: Held, future: Future[Optional[Slice]]) -> List[Lease]:
+        try:
+            landed = future.result()
+        except Stopped:
+            raise
+        except ShardbatchError as error:
+            self._failed(held, error)
+            return []
+        if held.lost:
+            self.landed.lost += 1
+            self.consumer.warn("The lease of {} was lost; its slice is dropped.".format(held.shard_id))
+            return []
+        self.landed.shards += 1
+        if landed is None:
+            return []
+        self.landed.add(landed)
+        return self._children(held, landed) if landed.ended else []
+
+    def _failed(self, held: Held, error: ShardbatchError) -> None:
+        self.first_error = self.first_error or error
+        self.landed.errors[held.shard_id] = str(error)[:SHORT]
+        self.consumer.warn("Shard {} could not be read: {}".format(held.shard_id, error))
+        if self.consumer.policies.shard_errors is ShardErrors.FAIL:
+            self.stop.set()
+            raise error
+
+    def _children(self, held: Held, landed: Slice) -> List[Lease]:
+        """Take the children of an ended shard whose parents are all over for this owner, while there is time."""
+        if not self.consumer.options.drain_lineage or self.consumer.clock.monotonic() >= self.deadline:
+            return []
+        listing = {shard.shard_id: shard for shard in self.consumer.source.list_shards()}
+        named = set(landed.children) | {
+            shard.shard_id for shard in listing.values() if held.shard_id in shard.parent_shard_ids
+        }
+        ready: List[Lease] = []
+        for shard_id in sorted(named - self.seen):
+            child = listing.get(shard_id)
+            if child is None:
+                continue
+            taken = self._take_child(child)
+            if taken is not None:
+                ready.append(taken)
+        return ready
+
+    def _take_child(self, child: Shard) -> Optional[Lease]:
+        parents = {parent: self.consumer.lease(parent) for parent in child.parent_shard_ids}
+        if not ready_child(child, parents, self.owner):
+            return None
+        row = self.consumer.lease(child.shard_id)
+        if row is None:
+            now = self.consumer.now_ms()
+            fresh = leases.add(
+                self.consumer.namespace, self.consumer.scope, child, TRIM_HORIZON, first_count(), now
+            )
+            row = fresh if self.consumer.store.create(fresh) else self.consumer.lease(child.shard_id)
+        if row is None or row.completed or row.batch_id is not None:
+            return None
+        if row.lease_owner == self.owner:
+            return row if row.read_group == self.group else None
+        if row.lease_owner is not None:
+            return None
+        taken = leases.take(row, self.owner, self.group, self.consumer.now_ms())
+        if not self.consumer.store.replace(row, taken):
+            return None
+        self.consumer.say("Shard {} follows its parents in this run.".format(child.shard_id))
+        return taken
+
+
+def land(
+    consumer: Consumer, owner: Owner, group: str, tip_ms: int, stop: Optional[threading.Event] = None
+) -> Landed:
+    """Read the shards of a group of this owner, each to its end, the stream's tip at ``tip_ms``, or a limit.
+
+    A shard whose row holds a slice already is not read anew. Under ``shard_errors=isolate`` a shard that cannot be read
+    is left out, unless that leaves none.
+
+    :raises LeaseLost: if every lease of the group was lost.
+    :raises SourceError: if no shard of the group could be read, or one could not under ``shard_errors=fail``.
+    """
+    me = str(owner)
+    mine = [
+        lease
+        for lease in consumer.leases(lease_owner=me, read_group=group)
+        if lease.batch_id is None and not lease.completed
+    ]
+    task = _Task(consumer, me, group, tip_ms, stop or threading.Event())
+    landed = task.run(mine)
+    consumer.say(_summary(group, landed))
+    if mine and landed.lost >= len(mine):
+        raise LeaseLost("All {} leases of read task {} went to others.".format(len(mine), group))
+    if task.first_error is not None and landed.shards == 0:
+        raise task.first_error
+    return landed
+
+
+def _summary(group: str, landed: Landed) -> str:
+    parts: Tuple[str, ...] = (
+        "{} records ({} bytes) of {} shards".format(landed.records, landed.bytes, landed.shards),
+        "{} ended".format(landed.ended),
+        "{} with a gap".format(landed.gaps),
+        "{} failed".format(len(landed.errors)),
+    )
+    return "Read task {}: {} in {:.1f} s.".format(group, ", ".join(parts), landed.seconds)

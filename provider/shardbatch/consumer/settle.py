@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stamps are obeyed before anything else: a committed batch is rolled forward, a void one is undone (PROTOCOL L5, L6)."""
+from __future__ import annotations
+
+from typing import Optional
+
+from shardbatch.consumer.consumer import Consumer, first_count
+from shardbatch.core import batch as batches
+from shardbatch.core import lease as leases
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.lease import Lease
+
+
+def mark(consumer: Consumer, batch: Batch) -> None:
+    """Leave the committed marker of a decided batch beside its data, so that readers find it before leases move (I)."""
+    outputs = sorted({output for start in batch.start for output in start.outputs})
+    for output in outputs:
+        writers = [start for start in batch.start if output in start.outputs]
+        consumer.landing.mark_committed(output, batch.batch_id, batch.decided, *writers)
+
+
+def roll_forward(consumer: Consumer, batch: Batch, lease: Lease) -> Optional[Lease]:
+    """L5 for one lease of a committed batch whose marker is written; the row as it stands then."""
+    current: Optional[Lease] = lease
+    while current is not None and current.batch_id == batch.batch_id:
+        moved = leases.roll_forward(current, batch.batch_id, consumer.now_ms())
+        if consumer.store.replace(current, moved):
+            return moved
+        current = consumer.lease(lease.shard_id)
+    return current
+
+
+def void_absent(consumer: Consumer, batch_id: str) -> Batch:
+    """B2: from now on a batch that was stamped and has no row can never be; or the row that came first."""
+    row = batches.void(consumer.namespace, consumer.scope, batch_id, first_count(), consumer.now_ms())
+    if consumer.store.create(row):
+        return row
+    found = consumer.batch(batch_id)
+    return found if found is not None else void_absent(consumer, batch_id)
+
+
+def unstamp(consumer: Consumer, lease: Lease, batch_id: str, *, free: bool) -> Optional[Lease]:
+    """L6 for one lease of a void batch; the row as it stands then."""
+    current: Optional[Lease] = lease
+    while current is not None and current.batch_id == batch_id:
+        undone = leases.unstamp(current, batch_id, consumer.now_ms(), free=free)
+        if consumer.store.replace(current, undone):
+            return undone
+        current = consumer.lease(lease.shard_id)
+    return current
+
+
+def settle(consumer: Consumer, lease: Lease, batch: Optional[Batch], *, mine: bool, may_undo: bool) -> Optional[Lease]:
+    """The lease after its stamp was obeyed; unchanged where the batch is undecided or nothing may be done.
+
+    ``batch`` is the row of its stamp, marked already if committed. ``may_undo``: a stamp without a row, or of a void
+    batch, may be removed by this caller. A lease that is not ``mine`` is freed as well.
+    """
+    if lease.batch_id is None:
+        return lease
+    if batch is None:
+        if not may_undo:
+            return lease
+        batch = void_absent(consumer, lease.batch_id)
+        if batch.state is BatchState.COMMITTED:
+            mark(consumer, batch)
+    if batch.state is BatchState.COMMITTED:
+        return roll_forward(consumer, batch, lease)
+    if batch.state is BatchState.VOID and may_undo:
+        return unstamp(consumer, lease, lease.batch_id, free=not mine)
+    return lease

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading one shard from its checkpoint into one slice."""
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Optional
+
+from shardbatch.consumer.consumer import Consumer
+from shardbatch.consumer.hold import Held
+from shardbatch.core import lease as leases
+from shardbatch.core.lease import Lease
+from shardbatch.core.limits import Budget
+from shardbatch.core.ports import Page, SliceWriter
+from shardbatch.core.position import SHARD_END
+from shardbatch.core.slice import Gap, Slice
+
+#: Seconds between two lines of progress of one shard.
+PROGRESS_EVERY = 15.0
+
+
+class Stopped(Exception):
+    """The task was told to stop; nothing was stored, and the next try reads anew."""
+
+
+@dataclass
+class ShardRead:
+    """What reading one shard needs."""
+
+    consumer: Consumer
+    held: Held
+    owner: str
+    tip_ms: int
+    deadline: float
+    stop: threading.Event
+
+
+class _Tally:
+    """What the pages of one shard came to."""
+
+    def __init__(self, lease: Lease, read: ShardRead) -> None:
+        self.budget = Budget(read.consumer.limits, read.tip_ms, read.deadline)
+        self.lease = lease
+        self.next = lease.checkpoint
+        self.last: Optional[str] = None
+        self.first_arrival_ms: Optional[int] = None
+        self.last_arrival_ms: Optional[int] = None
+        self.lag: Optional[int] = None
+        self.caught_up_ms: Optional[int] = None
+        self.gap: Optional[Gap] = None
+        self.page: Optional[Page] = None
+
+    def add(self, page: Page, now_ms: int) -> None:
+        """Count a page."""
+        self.page = page
+        self.next = page.next
+        self.lag = page.millis_behind_latest
+        rows = page.records.num_rows
+        if rows:
+            arrivals = page.records.column("arrival_time")
+            newest = arrivals[rows - 1].value // 1000
+            if self.first_arrival_ms is None:
+                self.first_arrival_ms = arrivals[0].value // 1000
+            self.last_arrival_ms = newest
+            self.last = page.records.column("sequence_number")[rows - 1].as_py()
+            self.budget.records += rows
+            self.budget.bytes += page.records.column("data").nbytes
+        if page.millis_behind_latest == 0:
+            self.caught_up_ms = now_ms
+
+    def done(self, monotonic: float) -> bool:
+        """Whether to stop after this page."""
+        page = self.page
+        if page is None or page.ended:
+            return page is not None
+        arrival = self.last_arrival_ms if page.records.num_rows else None
+        if self.budget.at_tip(page.records.num_rows, arrival, page.millis_behind_latest):
+            return True
+        return self.budget.spent(monotonic) is not None
+
+
+def read_shard(read: ShardRead) -> Optional[Slice]:
+    """Land what follows the checkpoint and store it on the lease; ``None`` when there was nothing new or it was lost.
+
+    When another try of this task stored its slice first, that one is the answer.
+
+    :raises Stopped: when the task was told to stop.
+    :raises SourceError: when the shard cannot be read.
+    """
+    lease = read.held.row
+    writer = read.consumer.landing.slice(lease.namespace, lease.shard_id, lease.checkpoint)
+    tally = _Tally(lease, read)
+    try:
+        _pages(read, tally, writer)
+    except BaseException:
+        writer.abandon()
+        raise
+    if read.held.lost:
+        writer.abandon()
+        return None
+    landed = _slice(tally, writer)
+    if landed.empty:
+        writer.abandon()
+        _seen_empty(read, tally)
+        return None
+    if read.held.write(lambda row: leases.land(row, read.owner, landed, read.consumer.now_ms())):
+        return landed
+    writer.abandon()
+    return read.held.row.pending if not read.held.lost else None
+
+
+def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> None:
+    clock = read.consumer.clock
+    shown = clock.monotonic()
+    pages = read.consumer.source.read(tally.lease.shard_id, tally.lease.checkpoint)
+    for page in pages:
+        if read.stop.is_set():
+            raise Stopped
+        if read.held.lost:
+            return
+        tally.add(page, read.consumer.now_ms())
+        if page.gone or page.checkpoint_gone:
+            tally.gap = _gap(read, tally, page)
+        if page.records.num_rows:
+            writer.write(page.records)
+        if clock.monotonic() - shown > PROGRESS_EVERY:
+            shown = clock.monotonic()
+            read.consumer.say(
+                "Shard {}: {} records so far, {} ms behind.".format(
+                    tally.lease.shard_id, tally.budget.records, tally.lag
+                )
+            )
+        if tally.done(clock.monotonic()):
+            return
+
+
+def _gap(read: ShardRead, tally: _Tally, page: Page) -> Optional[Gap]:
+    """What was lost, if anything: nothing, if the shard's tip was seen within the retention."""
+    lease, now = tally.lease, read.consumer.now_ms()
+    retention = read.consumer.source.retention_ms()
+    if not page.gone and lease.caught_up_ms is not None and retention is not None:
+        if now - lease.caught_up_ms < retention:
+            return None
+    first = page.records.column("sequence_number")[0].as_py() if page.records.num_rows else None
+    reason = "the shard left the stream before its end was read" if page.gone else "records expired before they were read"
+    gap = Gap(lease.checkpoint, first, lease.checkpoint_arrival_ms, tally.first_arrival_ms, reason)
+    read.consumer.warn(
+        "GAP in shard {} after {}: {}; first available is {}.".format(lease.shard_id, gap.after, reason, first)
+    )
+    return gap
+
+
+def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
+    page = tally.page
+    ended = page is not None and page.ended
+    return Slice(
+        shard_id=tally.lease.shard_id,
+        after=tally.lease.checkpoint,
+        until=SHARD_END if ended else tally.next,
+        ended=ended,
+        files=writer.finish() if tally.budget.records else (),
+        records=tally.budget.records,
+        raw_bytes=tally.budget.bytes,
+        last=tally.last,
+        first_arrival_ms=tally.first_arrival_ms,
+        last_arrival_ms=tally.last_arrival_ms,
+        millis_behind_latest=tally.lag,
+        caught_up_ms=tally.caught_up_ms,
+        children=tuple(child.shard_id for child in page.children) if page is not None else (),
+        gap=tally.gap,
+    )
+
+
+def _seen_empty(read: ShardRead, tally: _Tally) -> None:
+    """Give an empty shard back at once, with the instant at which its tip was seen."""
+    read.held.write(lambda row: leases.release(row, read.consumer.now_ms(), tally.caught_up_ms))

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which leases a run may take, in which order, and how they are spread over its read tasks."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+
+from shardbatch.core.lease import Lease
+from shardbatch.core.shard import Shard, generations, inconsistent
+
+#: Airflow keeps a mapped task's label in a column of 250 characters on PostgreSQL and fails the task beyond.
+MAX_LABEL = 200
+
+
+@dataclass(frozen=True)
+class ReadGroup:
+    """One mapped read task: the name that stands on its lease rows, and the label that people see."""
+
+    group: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a claim found: leases to take in order, leases that others hold, and shards that wait for their parents."""
+
+    takeable: Tuple[Lease, ...]
+    held: Tuple[Lease, ...]
+    waiting: Tuple[Lease, ...]
+
+
+def unknown_shards(listing: Sequence[Shard], leases: Iterable[Lease]) -> List[Shard]:
+    """The listed shards that need a row, children before their parents.
+
+    In this order a claim that dies half-way leaves no child without a row whose parent has one, so the next claim can
+    still tell a child that was there at the first claim from one that a reshard made later. A shard whose parent is
+    open in the same listing is left for the next listing (K-10).
+    """
+    have = {lease.shard_id for lease in leases}
+    racing = {shard.shard_id for shard in inconsistent(listing)}
+    fresh = [shard for shard in listing if shard.shard_id not in have and shard.shard_id not in racing]
+    depth = generations({shard.shard_id: shard.parent_shard_ids for shard in listing})
+    return sorted(fresh, key=lambda shard: (-depth[shard.shard_id], shard.shard_id))
+
+
+def known_parents(lease: Lease, listed: Set[str], rows: Mapping[str, Lease]) -> List[str]:
+    """The parents that are in the listing or have a row; a link to any other is forgotten (K-13, K-15)."""
+    return [parent for parent in lease.parent_shard_ids if parent in listed or parent in rows]
+
+
+def plan(
+    leases: Iterable[Lease],
+    listed: Set[str],
+    may_take: Callable[[Lease], bool],
+    owner: str,
+) -> Plan:
+    """Sort the open, unstamped leases into those that this owner may take now and those that wait (KV-4).
+
+    A lease that this owner holds already comes first, so that a cleared claim answers as before; then the oldest
+    generation, then the largest backlog where it is known.
+    """
+    rows = {lease.shard_id: lease for lease in leases}
+    depth = generations({lease.shard_id: lease.parent_shard_ids for lease in rows.values()})
+    takeable: List[Lease] = []
+    held: List[Lease] = []
+    waiting: List[Lease] = []
+    for lease in rows.values():
+        if lease.completed:
+            continue
+        parents = known_parents(lease, listed, rows)
+        if lease.batch_id is not None:
+            held.append(lease)
+        elif not all(parent in rows and rows[parent].completed for parent in parents) and lease.lease_owner != owner:
+            waiting.append(lease)
+        elif may_take(lease):
+            takeable.append(lease)
+        else:
+            held.append(lease)
+
+    def order(lease: Lease) -> Tuple[bool, int, int, str]:
+        return (
+            lease.lease_owner != owner,
+            depth[lease.shard_id],
+            -(lease.millis_behind_latest or 0),
+            lease.shard_id,
+        )
+
+    return Plan(tuple(sorted(takeable, key=order)), tuple(held), tuple(waiting))
+
+
+def spread(leases: Sequence[Lease], read_tasks: int) -> Dict[str, List[Lease]]:
+    """The leases over at most ``read_tasks`` groups, each as even as the order allows.
+
+    A lease that carries a group of this owner already keeps it.
+    """
+    kept: Dict[str, List[Lease]] = {}
+    loose: List[Lease] = []
+    for lease in leases:
+        if lease.read_group is not None:
+            kept.setdefault(lease.read_group, []).append(lease)
+        else:
+            loose.append(lease)
+    names = sorted(kept)
+    fresh = ("{:03d}".format(number) for number in range(read_tasks + len(kept)))
+    wanted = max(len(kept), min(read_tasks, len(kept) + len(loose)))
+    while len(names) < wanted:
+        names.append(next(name for name in fresh if name not in kept))
+    groups = {name: list(kept.get(name, ())) for name in names}
+    for lease in loose:
+        groups[min(names, key=lambda name: (len(groups[name]), name))].append(lease)
+    return {name: members for name, members in groups.items() if members}
+
+
+def label(group: str, shard_ids: Sequence[str]) -> str:
+    """The label of a read task: its group, how many shards it has, and the first of them, at most 200 characters."""
+    first = min(shard_ids) if shard_ids else "none"
+    text = "{}: {}".format(group, first) if len(shard_ids) == 1 else "{}: {} shards from {}".format(
+        group, len(shard_ids), first
+    )
+    return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
+
+
+def ready_child(child: Shard, parents: Mapping[str, Optional[Lease]], owner: str) -> bool:
+    """Whether a child may be read on in this run: every known parent completed, or ended in a slice of this owner (F)."""
+    for parent in child.parent_shard_ids:
+        row = parents.get(parent)
+        if row is None or row.completed:
+            continue
+        if row.lease_owner != owner or row.pending is None or not row.pending.ended:
+            return False
+    return True
+
+
+def complete_lineage(landed: Iterable[Lease], rows: Mapping[str, Lease], left_out: Set[str]) -> List[Lease]:
+    """The landed leases that may be frozen together (D2d): a child needs every parent that has a row completed, or
+    ended among those taken here. ``left_out`` are shards whose slices must wait, with their descendants."""
+    chosen = {lease.shard_id: lease for lease in landed if lease.shard_id not in left_out}
+    while True:
+        orphans = [
+            shard_id
+            for shard_id, lease in chosen.items()
+            for parent in lease.parent_shard_ids
+            if parent in rows and not rows[parent].completed and not _ended(chosen.get(parent))
+        ]
+        if not orphans:
+            return [chosen[shard_id] for shard_id in sorted(chosen)]
+        for shard_id in orphans:
+            chosen.pop(shard_id, None)
+
+
+def _ended(lease: Optional[Lease]) -> bool:
+    return lease is not None and lease.pending is not None and lease.pending.ended
