@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 
+from shardbatch.local.failure import ServiceError
 from shardbatch.local.fields import NAME
 from shardbatch.local.options import Options
 from shardbatch.local.server import StreamServer
@@ -23,11 +24,11 @@ def parse_stream(text: str) -> tuple[str, int]:
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser("python -m shardbatch.local", description="The Kinesis API on loopback, in memory.")
+    parser = argparse.ArgumentParser("shardbatch.local", description="The Kinesis API in memory, on loopback.")
     parser.add_argument("--port", type=int, default=0, help="port to listen on; default: a free one, see the output")
     parser.add_argument("--host", default="127.0.0.1", help="loopback address to listen on; default 127.0.0.1")
     parser.add_argument(
-        "--stream", type=parse_stream, action="append", default=[], metavar="NAME:SHARDS", help="make a stream; repeatable"
+        "--stream", type=parse_stream, action="append", default=[], metavar="NAME:SHARDS", help="make one; repeatable"
     )
     parser.add_argument("--account", default=Options.account_id, help="12-digit account; default %(default)s")
     parser.add_argument("--region", default=Options.region, help="region in ARNs; default %(default)s")
@@ -57,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         for name, shards in given.stream:
             server.engine.create(name, shards)
-    except Exception as error:
+    except (ValueError, ServiceError) as error:
         parser.error(str(error))
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -65,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         server.start()
     except OSError as error:
-        sys.stderr.write(f"cannot listen on {given.host}:{given.port}: {error}; choose another --port, or 0 for a free one\n")
+        sys.stderr.write(f"cannot listen on {given.host}:{given.port}: {error}; choose another --port, or 0\n")
         return 1
     sys.stdout.write(f"{server.endpoint_url}\n")
     sys.stdout.flush()

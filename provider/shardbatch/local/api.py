@@ -112,16 +112,14 @@ class Api:
     def _resolve(self, target: str) -> Callable[[Request], bytes]:
         service, _, name = target.rpartition(".")
         if service != TARGET or name not in self._operations:
-            raise ServiceError("UnknownOperationException", f"{target or 'a call without X-Amz-Target'} is not served here")
+            raise ServiceError("UnknownOperationException", f"X-Amz-Target {target!r} is unknown here")
         return self._operations[name]
 
     @staticmethod
     def _serve(operation: Callable[[Request], bytes], request: Request) -> Reply:
         planned, reset = request.fault(FaultKind.ERROR), request.fault(FaultKind.RESET)
-        if (planned is None or planned.applied) and (reset is None or reset.applied):
-            body = operation(request)
-        else:
-            body = b""
+        lost = [fault for fault in (planned, reset) if fault is not None and not fault.applied]
+        body = b"" if lost else operation(request)
         if planned is not None:
             raise ServiceError(planned.error, planned.message, planned.status)
         return Reply(200, body)

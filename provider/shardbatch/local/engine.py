@@ -47,7 +47,7 @@ class Engine:
         """As :meth:`find`, and the stream is ACTIVE or UPDATING."""
         stream = self.find(account, name)
         if stream.status in (Status.CREATING, Status.DELETING):
-            raise not_found(f"stream {name} in account {account} is {stream.status.value}: it takes and gives no records")
+            raise not_found(f"stream {name} in account {account} is {stream.status.value}: no records go in or out")
         return stream
 
     def find_shard(self, stream: Stream, shard_id: str) -> Shard:
@@ -204,7 +204,8 @@ class Engine:
         held = sum(len(stream.open_shards()) for (owner, _), stream in self._streams.items() if owner == account)
         if held + more > self.options.shard_limit:
             raise ServiceError(
-                "LimitExceededException", f"account {account} may have {self.options.shard_limit} open shards, has {held}"
+                "LimitExceededException",
+                f"account {account} may have {self.options.shard_limit} shards, not {held + more}",
             )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import threading
 from dataclasses import asdict, dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 
-class FaultKind(str, Enum):
+class FaultKind(StrEnum):
     """What happens to a call."""
 
     ERROR = "error"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from shardbatch.local.engine import Engine
 from shardbatch.local.failure import ServiceError, in_use, invalid, not_found
@@ -16,7 +16,7 @@ MAX_LISTED = 1_000
 MAX_DESCRIBED = 100
 
 
-class FilterType(str, Enum):
+class FilterType(StrEnum):
     """Which shards a listing shows, as the service names it."""
 
     AFTER_SHARD_ID = "AFTER_SHARD_ID"
@@ -65,7 +65,7 @@ class Listing:
         :raises ServiceError: ResourceInUseException while the stream is CREATING or DELETING
         """
         if stream.status in (Status.CREATING, Status.DELETING):
-            raise in_use(f"stream {stream.name} is {stream.status.value}; its shards are listed when ACTIVE or UPDATING")
+            raise in_use(f"stream {stream.name} is {stream.status.value}; its shards are not listed now")
         size = self.page_size(wanted, MAX_LISTED)
         shards = self.select(stream, selection)
         if len(shards) <= size:
@@ -93,7 +93,7 @@ class Listing:
         token = ListToken(*fields)  # type: ignore[arg-type]
         age_ms = self._engine.clock.now_ms() - token.issued_ms
         if age_ms > self._engine.options.token_seconds * 1000:
-            raise ServiceError("ExpiredNextTokenException", f"NextToken is {age_ms // 1000} s old; begin the listing again")
+            raise ServiceError("ExpiredNextTokenException", f"NextToken is {age_ms // 1000} s old; list anew")
         stream = self._engine.find(token.account, token.stream)
         if stream.created_ms != token.created_ms:
             raise not_found(f"the stream {stream.name} that NextToken was made for was deleted")

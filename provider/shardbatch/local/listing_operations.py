@@ -90,7 +90,7 @@ class ListingOperations:
         if (kind is FilterType.AFTER_SHARD_ID) != (shard_id is not None):
             raise invalid("ShardFilter.ShardId goes with the type AFTER_SHARD_ID, and with no other")
         if (kind in _BY_TIME) != (timestamp_ms is not None):
-            raise invalid("ShardFilter.Timestamp goes with the types AT_TIMESTAMP and FROM_TIMESTAMP, and with no other")
+            raise invalid("ShardFilter.Timestamp goes with AT_TIMESTAMP and FROM_TIMESTAMP, and with no other type")
         return Selection(kind, timestamp_ms or 0, max(after or "", shard_id or ""))
 
     @staticmethod

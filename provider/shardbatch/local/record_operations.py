@@ -73,9 +73,10 @@ class RecordOperations:
         stream = self._addressing.find(request, readable=True)
         key, data, size, hash_key = self._check_entry(request.fields.values, self._most_bytes(stream))
         request.fields.text("SequenceNumberForOrdering", NUMBER)
-        shard, number = self._records.write(stream, key, data, size, hash_key)
+        now_ms = self._addressing.engine.clock.now_ms()
+        shard, number = self._records.write(stream, key, data, size, hash_key, now_ms)
         request.shard, request.records = shard.shard_id, 1
-        return b'{"ShardId":"%s","SequenceNumber":"%d"}' % (shard.shard_id.encode(), number)
+        return f'{{"ShardId":"{shard.shard_id}","SequenceNumber":"{number}"}}'.encode()
 
     def put_records(self, request: Request) -> bytes:
         """PutRecords: all entries are checked before the first one is written."""
@@ -86,12 +87,12 @@ class RecordOperations:
         total = sum(size + len(key) for key, _, size, _ in checked)
         if total > MOST_ENTRY_BYTES:
             raise invalid(f"the records have {total} bytes; one call takes {MOST_ENTRY_BYTES}")
-        write = self._records.write
+        write, now_ms = self._records.write, self._addressing.engine.clock.now_ms()
         results: list[str] = []
         failed = 0
         for key, data, size, hash_key in checked:
             try:
-                shard, number = write(stream, key, data, size, hash_key)
+                shard, number = write(stream, key, data, size, hash_key, now_ms)
                 results.append(f'{{"SequenceNumber":"{number}","ShardId":"{shard.shard_id}"}}')
             except ServiceError as error:
                 failed += 1

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from itertools import count
 
 from shardbatch.local.engine import Engine
@@ -17,7 +17,7 @@ from shardbatch.local.tokens import Iterator
 MAX_PAGE_BYTES = 10 * 1024 * 1024
 
 
-class IteratorType(str, Enum):
+class IteratorType(StrEnum):
     """Where an iterator starts, as the service names it."""
 
     TRIM_HORIZON = "TRIM_HORIZON"
@@ -109,7 +109,8 @@ class Records:
         """Records from ``iterator`` on.
 
         :param empty: answer nothing this time, as the service may at any moment, and move on
-        :raises ServiceError: ExpiredIteratorException, ResourceNotFoundException, ProvisionedThroughputExceededException
+        :raises ServiceError: ExpiredIteratorException, ResourceNotFoundException,
+            ProvisionedThroughputExceededException
         """
         engine = self._engine
         now_ms = engine.clock.now_ms()
@@ -122,12 +123,12 @@ class Records:
         shard = engine.find_shard(stream, iterator.shard_id)
         stream.trim(shard, now_ms)
         if engine.options.limits and not stream.throttle(shard).admit_read(now_ms):
-            raise ServiceError("ProvisionedThroughputExceededException", f"too much is read from shard {shard.shard_id}")
+            raise ServiceError("ProvisionedThroughputExceededException", f"shard {shard.shard_id} is read too fast")
         if empty or iterator.hops:
             hops = iterator.hops if empty else iterator.hops - 1
-            onward = self._seal(stream, shard, iterator.count, hops, now_ms)
-            return Answer([], onward, self._behind(shard, iterator.count, now_ms), [], 0)
-        page = shard.read(iterator.count, limit, MAX_PAGE_BYTES)
+            onward = self._seal(stream, shard, iterator.position, hops, now_ms)
+            return Answer([], onward, self._behind(shard, iterator.position, now_ms), [], 0)
+        page = shard.read(iterator.position, limit, MAX_PAGE_BYTES)
         if engine.options.limits:
             stream.throttle(shard).count_read(page.size, page.cut_by_size, now_ms)
         drained = shard.closed and page.next_count >= shard.next_count
@@ -145,16 +146,15 @@ class Records:
     # writing
 
     def write(
-        self, stream: Stream, partition_key: str, data: str, size: int, hash_key: int | None = None
-    ) -> tuple[Shard, int]:
+        self, stream: Stream, partition_key: str, data: str, size: int, hash_key: int | None, now_ms: int
+    ) -> tuple[Shard, str]:
         """Add one record: base64 ``data`` of ``size`` bytes. Returns its shard and sequence number.
 
         :raises ServiceError: ProvisionedThroughputExceededException
         """
-        now_ms = self._engine.clock.now_ms()
         shard = stream.route(hash_of(partition_key) if hash_key is None else hash_key)
         if self._engine.options.limits and not stream.throttle(shard).admit_write(size, now_ms):
-            raise ServiceError("ProvisionedThroughputExceededException", f"too much is written to shard {shard.shard_id}")
+            raise ServiceError("ProvisionedThroughputExceededException", f"shard {shard.shard_id} is written too fast")
         return shard, shard.append(partition_key, data, size, now_ms)
 
     # trimming by hand

@@ -58,8 +58,8 @@ class Shard:
         """No record will ever be added."""
         return self.closed_ms is not None
 
-    def append(self, partition_key: str, data: str, size: int, now_ms: int) -> int:
-        """Add one record (``data`` is base64 text, ``size`` its bytes) and return its sequence number."""
+    def append(self, partition_key: str, data: str, size: int, now_ms: int) -> str:
+        """Add one record (``data`` is base64 text, ``size`` its bytes) and return its sequence number's text."""
         arrivals = self._arrivals
         if arrivals and arrivals[-1] > now_ms:
             now_ms = arrivals[-1]
@@ -71,13 +71,14 @@ class Shard:
         ends.append((ends[-1] if ends else self._trimmed_size) + size)
         self._numbers.append(number)
         arrivals.append(now_ms)
+        text = str(number)
         self._fragments.append(
             (
-                f'{{"SequenceNumber":"{number}","ApproximateArrivalTimestamp":{now_ms / 1000:.3f},"Data":"{data}",'
+                f'{{"SequenceNumber":"{text}","ApproximateArrivalTimestamp":{now_ms / 1000:.3f},"Data":"{data}",'
                 f'"PartitionKey":{encode_basestring_ascii(partition_key)}}}'
             ).encode("ascii")
         )
-        return number
+        return text
 
     def close(self, now_ms: int, children: list[Shard]) -> None:
         """End the shard; its children take over."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from hashlib import md5
 
 from shardbatch.local.shard import Shard
@@ -16,7 +16,7 @@ HASH_END = 2**128 - 1
 HOUR_MS = 3_600_000
 
 
-class Status(str, Enum):
+class Status(StrEnum):
     """State of a stream, as the service names it."""
 
     CREATING = "CREATING"

@@ -17,7 +17,7 @@ class Iterator(NamedTuple):
     stream: str
     created_ms: int
     shard_id: str
-    count: int
+    position: int
     hops: int
     issued_ms: int
     serial: int
