@@ -29,9 +29,10 @@
 
 Losing a compare-and-set is a value, never an error. Every message ends with what to do next.
 """
+
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 
 class ShardbatchError(Exception):
@@ -42,7 +43,7 @@ class ShardbatchError(Exception):
     #: Whether trying the same task again can help.
     retryable: bool = True
 
-    def __init__(self, message: Optional[str] = None, *, remedy: Optional[str] = None, **fields: Any) -> None:
+    def __init__(self, message: str | None = None, *, remedy: str | None = None, **fields: Any) -> None:
         self.fields = fields
         for name, value in fields.items():
             setattr(self, name, value)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The use-cases, over the ports: claim, land, freeze, commit, and the turn of an attempt."""
-from shardbatch.consumer.attempt import Turn, begin, beat, end, older_application
+
+from shardbatch.consumer.attempt import Turn, beat, begin, end, older_application
 from shardbatch.consumer.claim import Claim, Outcome, claim
 from shardbatch.consumer.commit import Committed, commit
 from shardbatch.consumer.consumer import SYSTEM_CLOCK, Consumer

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attempts of a batch: opening, the turn of the work task, its heartbeat and its end (PROTOCOL D2, D3, B7)."""
+
 from __future__ import annotations
 
-from enum import Enum
-from typing import Callable, Optional
+from collections.abc import Callable
+from enum import StrEnum
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.core import batch as batches
@@ -12,7 +13,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.errors import AttemptAlive, BatchParked, LeaseLost
 
 
-class Turn(str, Enum):
+class Turn(StrEnum):
     """``RUN``: do the work. ``ALREADY_COMMITTED``: this attempt is decided already; do nothing and succeed."""
 
     RUN = "run"
@@ -47,7 +48,7 @@ def begin(consumer: Consumer, owner: Owner, batch_id: str, attempt: int) -> Turn
     raise lost(batch)
 
 
-def beat(consumer: Consumer, owner: Owner, batch_id: str, attempt: int, attempt_ref: Optional[str]) -> None:
+def beat(consumer: Consumer, owner: Owner, batch_id: str, attempt: int, attempt_ref: str | None) -> None:
     """Show that the attempt is alive, and keep its application's id.
 
     :raises LeaseLost: if the batch is not this owner's any more, or a newer attempt was opened.
@@ -71,7 +72,7 @@ def end(consumer: Consumer, batch_id: str, attempt: int) -> None:
     write(consumer, batch_id, change)
 
 
-def older_application(consumer: Consumer, batch_id: str, attempt: int) -> Optional[str]:
+def older_application(consumer: Consumer, batch_id: str, attempt: int) -> str | None:
     """The id of the application of an older attempt, if it is not known to have ended."""
     batch = expect_batch(consumer, batch_id)
     of_attempt, ref = batch.application
@@ -117,7 +118,7 @@ def over(batch: Batch) -> bool:
 
 
 def wait_for_end(consumer: Consumer, batch: Batch) -> Batch:
-    """Wait until the latest attempt is over: closed, or without a sign of life for ``attempt_grace`` as seen from here."""
+    """Wait until the latest attempt is over: closed, or seen from here without a sign of life for ``attempt_grace``."""
     grace = consumer.options.attempt_grace.total_seconds()
     current, since = batch, consumer.clock.monotonic()
     limit = since + 3 * grace

@@ -4,15 +4,15 @@
 The own unfinished batch first, then the own committed one (a replay), then a frozen batch of an owner that is over,
 else leases.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Dict, List, Optional, Sequence, Set, Tuple, cast
+from enum import StrEnum
 
 from shardbatch.consumer.consumer import Consumer, Verdicts
 from shardbatch.consumer.enrol import add_rows, enrol, uncovered
-from shardbatch.consumer.settle import mark, settle
+from shardbatch.consumer.settle import Stamped, read_batches, settle
 from shardbatch.consumer.watch import stood_still, waiting_ms
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
@@ -24,7 +24,7 @@ from shardbatch.core.ports import Verdict
 from shardbatch.errors import BatchParked, Starving
 
 
-class Outcome(str, Enum):
+class Outcome(StrEnum):
     """What a claim found to do."""
 
     LEASES = "leases"
@@ -40,10 +40,10 @@ class Claim:
     """The answer of a claim: read groups for new records, or the batch that this run finishes instead."""
 
     outcome: Outcome
-    groups: Tuple[ReadGroup, ...] = ()
-    batch_id: Optional[str] = None
+    groups: tuple[ReadGroup, ...] = ()
+    batch_id: str | None = None
     shards: int = 0
-    held: Tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
 
 
 def claim(consumer: Consumer, owner: Owner) -> Claim:
@@ -78,18 +78,7 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     return _nothing(consumer, found)
 
 
-def read_batches(consumer: Consumer, rows: Sequence[Lease]) -> Dict[str, Optional[Batch]]:
-    """The batch row of every stamp; committed ones get their markers before any lease moves."""
-    stamped = {lease.batch_id: consumer.batch(lease.batch_id) for lease in rows if lease.batch_id is not None}
-    for batch in stamped.values():
-        if batch is not None and batch.state is BatchState.COMMITTED:
-            mark(consumer, batch)
-    return stamped
-
-
-def unfinished(
-    consumer: Consumer, me: str, verdicts: Verdicts, stamped: Dict[str, Optional[Batch]]
-) -> Optional[Claim]:
+def unfinished(consumer: Consumer, me: str, verdicts: Verdicts, stamped: Stamped) -> Claim | None:
     """The batch that this run has to finish before anything new, if there is one."""
     frozen = [batch for batch in stamped.values() if batch is not None and batch.state is BatchState.FROZEN]
     for batch in sorted(frozen, key=lambda item: item.batch_id):
@@ -120,9 +109,7 @@ def _parked(consumer: Consumer, batch: Batch) -> bool:
     return True
 
 
-def _settle(
-    consumer: Consumer, me: str, verdicts: Verdicts, lease: Lease, stamped: Dict[str, Optional[Batch]]
-) -> Optional[Lease]:
+def _settle(consumer: Consumer, me: str, verdicts: Verdicts, lease: Lease, stamped: Stamped) -> Lease | None:
     if lease.batch_id is None:
         return lease
     mine = lease.lease_owner == me
@@ -130,8 +117,8 @@ def _settle(
     return settle(consumer, lease, stamped.get(lease.batch_id), mine=mine, may_undo=may_undo)
 
 
-def _plan(consumer: Consumer, me: str, verdicts: Verdicts, rows: List[Lease], listed: Set[str]) -> Plan:
-    dead: Set[str] = set()
+def _plan(consumer: Consumer, me: str, verdicts: Verdicts, rows: list[Lease], listed: set[str]) -> Plan:
+    dead: set[str] = set()
 
     def may_take(lease: Lease) -> bool:
         return lease.shard_id in dead or verdicts(lease.lease_owner or "") is Verdict.OVER
@@ -144,16 +131,16 @@ def _plan(consumer: Consumer, me: str, verdicts: Verdicts, rows: List[Lease], li
     return plan(rows, listed, may_take, me) if dead else found
 
 
-def _take(consumer: Consumer, me: str, found: Plan) -> Dict[str, List[str]]:
+def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
     """Write the owner and the read group on the rows of the plan; a lost race leaves the shard to the winner."""
     chosen = found.takeable[: consumer.options.max_shards]
     loose = [lease if lease.lease_owner == me else replace(lease, read_group=None) for lease in chosen]
-    taken: Dict[str, List[str]] = {}
+    taken: dict[str, list[str]] = {}
     for group, members in spread(loose, consumer.options.read_tasks).items():
         for lease in members:
-            if lease.lease_owner == me and lease.read_group == group:
-                taken.setdefault(group, []).append(lease.shard_id)
-            elif consumer.store.replace(lease, leases.take(lease, me, group, consumer.now_ms())):
+            if (lease.lease_owner == me and lease.read_group == group) or consumer.store.replace(
+                lease, leases.take(lease, me, group, consumer.now_ms())
+            ):
                 taken.setdefault(group, []).append(lease.shard_id)
             else:
                 consumer.say("Shard {} went to another run.".format(lease.shard_id))
@@ -181,7 +168,7 @@ def _nothing(consumer: Consumer, found: Plan) -> Claim:
 def _described(consumer: Consumer, lease: Lease) -> str:
     age = max(0, consumer.now_ms() - lease.updated_at_ms) // 1000
     if lease.batch_id is not None:
-        batch = cast(Optional[Batch], consumer.batch(lease.batch_id))
+        batch = consumer.batch(lease.batch_id)
         state = batch.state.value if batch else "being frozen"
         holder = batch.owner if batch else lease.lease_owner
         return "{} in batch {} ({}) of {}, row changed {} s ago".format(

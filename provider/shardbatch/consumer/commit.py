@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commit: one decision for the whole batch, then its marker, then its leases (PROTOCOL B4, B8, D4, I, L5, L7)."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Tuple
 
 from shardbatch.consumer.attempt import expect_batch, lost
 from shardbatch.consumer.consumer import Consumer
@@ -22,9 +22,9 @@ NAMED_POSITIONS = 20
 
 @dataclass(frozen=True)
 class Committed:
-    """What a commit found or did. ``newly``: this call decided it. ``replayed``: this call recorded a replay's start."""
+    """What a commit found or did: ``newly`` decided by this call, or a replay's start recorded by it (``replayed``)."""
 
-    batch_id: Optional[str] = None
+    batch_id: str | None = None
     newly: bool = False
     replayed: bool = False
     attempt: int = 0
@@ -34,12 +34,12 @@ class Committed:
     gaps: int = 0
     shards: int = 0
     completed: int = 0
-    lag_ms: Optional[int] = None
-    positions: Dict[str, str] = field(default_factory=dict)
+    lag_ms: int | None = None
+    positions: dict[str, str] = field(default_factory=dict)
 
 
 def commit(
-    consumer: Consumer, owner: Owner, batch_id: Optional[str], attempt: int = 0, *, by_hand: bool = False
+    consumer: Consumer, owner: Owner, batch_id: str | None, attempt: int = 0, *, by_hand: bool = False
 ) -> Committed:
     """Commit the batch that freeze handed to this run, bound to its attempt.
 
@@ -62,7 +62,7 @@ def commit(
     return answer
 
 
-def _decide(consumer: Consumer, me: str, batch_id: str, attempt: int, by_hand: bool) -> Tuple[Batch, bool, bool]:
+def _decide(consumer: Consumer, me: str, batch_id: str, attempt: int, by_hand: bool) -> tuple[Batch, bool, bool]:
     """The batch as decided, whether by this call, and whether this call recorded a replay."""
     while True:
         batch = expect_batch(consumer, batch_id)
@@ -90,7 +90,7 @@ def _decide(consumer: Consumer, me: str, batch_id: str, attempt: int, by_hand: b
             raise lost(batch)
 
 
-def _chosen(consumer: Consumer, batch: Batch, attempt: int) -> Tuple[Tuple[Start, ...], int]:
+def _chosen(consumer: Consumer, batch: Batch, attempt: int) -> tuple[tuple[Start, ...], int]:
     """The starts to record, and the attempt that is decided by them."""
     if batch.records == 0 or batch.sink == Sink.OWN.value:
         return (), attempt
@@ -119,7 +119,7 @@ def _release(consumer: Consumer, me: str) -> None:
             consumer.store.replace(lease, leases.release(lease, consumer.now_ms()))
 
 
-def _answer(batch: Batch, moved: List[Lease], *, newly: bool, replayed: bool, attempt: int) -> Committed:
+def _answer(batch: Batch, moved: list[Lease], *, newly: bool, replayed: bool, attempt: int) -> Committed:
     lags = [lease.millis_behind_latest for lease in moved if lease.millis_behind_latest is not None]
     named = sorted(moved, key=lambda lease: lease.shard_id)[:NAMED_POSITIONS]
     return Committed(

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every use-case needs: an application on a stream, and the ports that reach the world."""
+
 from __future__ import annotations
 
 import logging
 import secrets
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Optional, cast
+from typing import cast
 
 from shardbatch.core.batch import Batch
 from shardbatch.core.lease import Lease
@@ -25,7 +27,7 @@ SYSTEM_CLOCK = Clock(now_ms=lambda: time.time_ns() // 1_000_000, monotonic=time.
 class Consumer:
     """An application on a stream.
 
-    ``start`` counts at the first claim only. ``deployment`` is the id of this Airflow; owners of another one are foreign.
+    ``start`` counts at the first claim only. ``deployment`` is the id of this Airflow; owners of another are foreign.
     """
 
     namespace: Namespace
@@ -43,22 +45,22 @@ class Consumer:
     say: Say = log.info
     warn: Say = log.warning
 
-    def leases(self, **equal: str) -> List[Lease]:
+    def leases(self, **equal: str) -> list[Lease]:
         """The lease rows of this scope, those whose columns equal the given texts."""
         rows = self.store.list(SHARD_LEASE, self.namespace, self.scope, **equal)
         return list(cast("Iterator[Lease]", rows))
 
-    def lease(self, shard_id: str) -> Optional[Lease]:
+    def lease(self, shard_id: str) -> Lease | None:
         """One lease row as it stands now."""
         key = Key(SHARD_LEASE, self.namespace, (self.scope, shard_id))
-        return cast(Optional[Lease], self.store.get(key))
+        return cast(Lease | None, self.store.get(key))
 
-    def batch(self, batch_id: str) -> Optional[Batch]:
+    def batch(self, batch_id: str) -> Batch | None:
         """One batch row as it stands now."""
         key = Key(BATCH, self.namespace, (self.scope, batch_id))
-        return cast(Optional[Batch], self.store.get(key))
+        return cast(Batch | None, self.store.get(key))
 
-    def batches_of(self, owner: str) -> List[Batch]:
+    def batches_of(self, owner: str) -> list[Batch]:
         """The batch rows of an owner, oldest first."""
         rows = self.store.list(BATCH, self.namespace, self.scope, owner=owner)
         return sorted(cast("Iterator[Batch]", rows), key=lambda batch: batch.batch_id)
@@ -90,7 +92,7 @@ class Verdicts:
     def __init__(self, consumer: Consumer, me: str) -> None:
         self._ask = consumer.liveness
         self._me = me
-        self._known: Dict[str, Verdict] = {}
+        self._known: dict[str, Verdict] = {}
 
     def __call__(self, owner: str) -> Verdict:
         if owner == self._me or not owner:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The application's own row, and rows for shards that have none."""
+
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, cast
+from collections.abc import Sequence
+from typing import cast
 
 from shardbatch.consumer.consumer import Consumer, first_count
 from shardbatch.core import lease as leases
@@ -23,12 +25,10 @@ def enrol(consumer: Consumer) -> Application:
     key = Key(APPLICATION, consumer.namespace, ())
     identity = consumer.source.identity()
     for _ in range(8):
-        row = cast(Optional[Application], consumer.store.get(key))
+        row = cast(Application | None, consumer.store.get(key))
         if row is None:
             start = consumer.source.resolve(consumer.start)
-            fresh = Application(
-                consumer.namespace, identity, start, first_count(), deployments=(consumer.deployment,)
-            )
+            fresh = Application(consumer.namespace, identity, start, first_count(), deployments=(consumer.deployment,))
             if consumer.store.create(fresh):
                 consumer.say("First claim of {}: reading from {}.".format(consumer.namespace, start))
                 return fresh
@@ -56,13 +56,13 @@ def check(row: Application, identity: str) -> None:
         )
 
 
-def add_rows(consumer: Consumer, listing: Sequence[Shard], rows: List[Lease], application: Application) -> List[Lease]:
+def add_rows(consumer: Consumer, listing: Sequence[Shard], rows: list[Lease], application: Application) -> list[Lease]:
     """All leases, with a new one for every listed shard that had none.
 
     A child of a shard that had a row begins at its oldest record; every other at the application's start.
     """
     known = {lease.shard_id for lease in rows}
-    added: List[Lease] = []
+    added: list[Lease] = []
     for shard in unknown_shards(listing, rows):
         start = leases.first_checkpoint(shard, known, application.start_position)
         lease = leases.add(consumer.namespace, consumer.scope, shard, start, first_count(), consumer.now_ms())
@@ -76,7 +76,7 @@ def add_rows(consumer: Consumer, listing: Sequence[Shard], rows: List[Lease], ap
     return rows + added
 
 
-def uncovered(listing: Sequence[Shard]) -> List[HashRange]:
+def uncovered(listing: Sequence[Shard]) -> list[HashRange]:
     """The parts of the hash space that no open shard covers; nothing for a source without hash ranges."""
     ranges = [shard.hash_range for shard in listing if not shard.closed and shard.hash_range is not None]
     return holes(ranges) if ranges else []

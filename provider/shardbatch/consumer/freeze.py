@@ -3,14 +3,14 @@
 
 The order of writes is stamp, manifest, row. A freeze that dies anywhere leaves nothing that a later one cannot resolve.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Set, Tuple
 
 from shardbatch.consumer.attempt import expect_batch, lost, open_next
 from shardbatch.consumer.consumer import Consumer, first_count, new_batch_id
-from shardbatch.consumer.settle import mark, settle
+from shardbatch.consumer.settle import Stamped, read_batches, settle
 from shardbatch.core import lease as leases
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
@@ -32,19 +32,19 @@ class Frozen:
     ``replay`` says that it is committed already. ``waiting`` names shards whose slice waits for a gap to be accepted.
     """
 
-    batch_id: Optional[str] = None
+    batch_id: str | None = None
     attempt: int = 0
-    manifest_uri: Optional[str] = None
-    manifest_digest: Optional[str] = None
+    manifest_uri: str | None = None
+    manifest_digest: str | None = None
     record_count: int = 0
     bytes: int = 0
     shards: int = 0
     gaps: int = 0
     replay: bool = False
-    waiting: Tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
 
 
-def freeze(consumer: Consumer, owner: Owner, handed: Optional[str] = None) -> Frozen:
+def freeze(consumer: Consumer, owner: Owner, handed: str | None = None) -> Frozen:
     """Freeze this owner's slices, or open the next attempt of its batch.
 
     ``handed`` is the batch that this run's claim found, if it found one.
@@ -57,10 +57,12 @@ def freeze(consumer: Consumer, owner: Owner, handed: Optional[str] = None) -> Fr
     for _ in range(MOST_ROUNDS):
         if handed is not None:
             return _reopen(consumer, owner, expect_batch(consumer, handed))
-        own = _own_batch(consumer, me)
+        held = consumer.leases(lease_owner=me)
+        stamped = read_batches(consumer, held)
+        own = _own_batch(consumer, me, stamped)
         if own is not None:
             return _reopen(consumer, owner, own)
-        collected, waiting = _collect(consumer, me)
+        collected, waiting = _collect(consumer, me, held, stamped)
         if not collected:
             consumer.say("Nothing to freeze.")
             return Frozen(waiting=waiting)
@@ -70,15 +72,15 @@ def freeze(consumer: Consumer, owner: Owner, handed: Optional[str] = None) -> Fr
     raise LeaseLost("The leases of {} were being changed by others all the while.".format(owner.run_id))
 
 
-def _own_batch(consumer: Consumer, me: str) -> Optional[Batch]:
-    """D2b: this owner's frozen batch, else its last committed one."""
-    own = consumer.batches_of(me)
-    for state in (BatchState.FROZEN, BatchState.PARKED):
+def _own_batch(consumer: Consumer, me: str, stamped: Stamped) -> Batch | None:
+    """D2b: this owner's frozen batch, be it found through its leases or by its owner, else its last committed one."""
+    through_leases = [batch for batch in stamped.values() if batch is not None and batch.owner == me]
+    own = sorted(through_leases + consumer.batches_of(me), key=lambda batch: batch.batch_id)
+    for state in (BatchState.FROZEN, BatchState.PARKED, BatchState.COMMITTED):
         found = [batch for batch in own if batch.state is state]
         if found:
             return found[-1]
-    committed = [batch for batch in own if batch.state is BatchState.COMMITTED]
-    return committed[-1] if committed else None
+    return None
 
 
 def _reopen(consumer: Consumer, owner: Owner, batch: Batch) -> Frozen:
@@ -95,19 +97,12 @@ def _reopen(consumer: Consumer, owner: Owner, batch: Batch) -> Frozen:
     return _frozen(opened, (), shards=len(Manifest.loads(content).slices))
 
 
-def _collect(consumer: Consumer, me: str) -> Tuple[List[Lease], Tuple[str, ...]]:
+def _collect(consumer: Consumer, me: str, held: list[Lease], stamped: Stamped) -> tuple[list[Lease], tuple[str, ...]]:
     """D2c, D2d: the landed leases of this owner that can be frozen together, stamps obeyed first; and who waits."""
-    found: List[Lease] = []
-    stamps: Dict[str, Optional[Batch]] = {}
-    for lease in consumer.leases(lease_owner=me):
-        current: Optional[Lease] = lease
-        if lease.batch_id is not None:
-            if lease.batch_id not in stamps:
-                stamps[lease.batch_id] = consumer.batch(lease.batch_id)
-                known = stamps[lease.batch_id]
-                if known is not None and known.state is BatchState.COMMITTED:
-                    mark(consumer, known)
-            current = settle(consumer, lease, stamps[lease.batch_id], mine=True, may_undo=True)
+    found: list[Lease] = []
+    for lease in held:
+        batch = stamped.get(lease.batch_id) if lease.batch_id is not None else None
+        current = settle(consumer, lease, batch, mine=True, may_undo=True)
         if current is not None and current.lease_owner == me and current.landed:
             found.append(current)
     left_out = _gapped(consumer, found)
@@ -121,14 +116,14 @@ def _collect(consumer: Consumer, me: str) -> Tuple[List[Lease], Tuple[str, ...]]
     return chosen, tuple(sorted(left_out))
 
 
-def _gapped(consumer: Consumer, found: List[Lease]) -> Set[str]:
+def _gapped(consumer: Consumer, found: list[Lease]) -> set[str]:
     """Shards whose slice begins with a gap that nobody has accepted, under ``gap=fail``."""
     if consumer.policies.gap is GapPolicy.RECORD:
         return set()
     return {lease.shard_id for lease in found if lease.pending is not None and lease.pending.gap is not None}
 
 
-def _create(consumer: Consumer, me: str, collected: List[Lease]) -> Optional[Batch]:
+def _create(consumer: Consumer, me: str, collected: list[Lease]) -> Batch | None:
     """D2f to D2h: stamp every lease, write the manifest, create the row; ``None`` if any stamp or the row was lost."""
     now = consumer.now_ms()
     batch_id = new_batch_id(now)
@@ -160,13 +155,11 @@ def _create(consumer: Consumer, me: str, collected: List[Lease]) -> Optional[Bat
     if not consumer.store.create(batch):
         consumer.say("Batch {} was given up by another; freezing again.".format(batch_id))
         return None
-    consumer.say(
-        "Froze batch {}: {} records of {} shards.".format(batch_id, manifest.totals.records, len(collected))
-    )
+    consumer.say("Froze batch {}: {} records of {} shards.".format(batch_id, manifest.totals.records, len(collected)))
     return batch
 
 
-def _manifest(consumer: Consumer, me: str, batch_id: str, collected: List[Lease], now_ms: int) -> Manifest:
+def _manifest(consumer: Consumer, me: str, batch_id: str, collected: list[Lease], now_ms: int) -> Manifest:
     depth = generations({lease.shard_id: lease.parent_shard_ids for lease in collected})
     ordered = sorted(collected, key=lambda lease: (depth[lease.shard_id], lease.shard_id))
     slices = tuple(ShardSlice(lease.pending, depth[lease.shard_id]) for lease in ordered if lease.pending is not None)
@@ -185,7 +178,7 @@ def _manifest(consumer: Consumer, me: str, batch_id: str, collected: List[Lease]
     )
 
 
-def _frozen(batch: Batch, waiting: Tuple[str, ...], shards: int = 0) -> Frozen:
+def _frozen(batch: Batch, waiting: tuple[str, ...], shards: int = 0) -> Frozen:
     return Frozen(
         batch_id=batch.batch_id,
         attempt=batch.attempt,

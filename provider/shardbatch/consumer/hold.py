@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leases that one read task holds: written by its readers, kept alive by one thread, given up when lost."""
+
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Callable, Dict, Iterator, List, Optional
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
+from shardbatch.errors import StoreError
 
 
 class Held:
@@ -59,10 +61,9 @@ class Renewal:
     def __init__(self, consumer: Consumer) -> None:
         self._interval = consumer.options.lease_duration.total_seconds() / 3
         self._consumer = consumer
-        self._held: Dict[str, Held] = {}
+        self._held: dict[str, Held] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._failure: Optional[BaseException] = None
 
     def add(self, held: Held) -> None:
         """Renew this one as well from now on."""
@@ -88,11 +89,11 @@ class Renewal:
     def _run(self) -> None:
         while not self._stop.wait(self._interval):
             with self._lock:
-                current: List[Held] = list(self._held.values())
+                current: list[Held] = list(self._held.values())
             for held in current:
                 try:
                     held.renew()
-                except Exception as error:
+                except StoreError as error:
                     self._consumer.warn(
                         "Could not renew the lease of {}: {}; trying again.".format(held.shard_id, error)
                     )

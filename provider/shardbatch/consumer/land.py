@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read: the shards of one group into the staging area, each slice stored on its lease row (PROTOCOL L3, F)."""
+
 from __future__ import annotations
 
 import threading
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Set, Tuple
 
 from shardbatch.consumer.consumer import Consumer, first_count
 from shardbatch.consumer.hold import Held, Renewal
@@ -35,7 +35,7 @@ class Landed:
     gaps: int = 0
     lost: int = 0
     seconds: float = 0.0
-    errors: Dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
 
     def add(self, landed: Slice) -> None:
         """Count a slice."""
@@ -58,15 +58,16 @@ class _Task:
         self.deadline = self.started + consumer.limits.duration.total_seconds()
         self.renewal = Renewal(consumer)
         self.landed = Landed()
-        self.first_error: Optional[BaseException] = None
-        self.seen: Set[str] = set()
+        self.first_error: BaseException | None = None
+        self.seen: set[str] = set()
 
-    def run(self, mine: List[Lease]) -> Landed:
+    def run(self, mine: list[Lease]) -> Landed:
         """Read every lease and the children that become ready."""
-        with self.renewal.running(), ThreadPoolExecutor(
-            self.consumer.limits.concurrency, thread_name_prefix="shardbatch-read"
-        ) as pool:
-            running: Dict[Future[Optional[Slice]], Held] = {}
+        with (
+            self.renewal.running(),
+            ThreadPoolExecutor(self.consumer.limits.concurrency, thread_name_prefix="shardbatch-read") as pool,
+        ):
+            running: dict[Future[Slice | None], Held] = {}
             todo = list(mine)
             while todo or running:
                 for lease in todo:
@@ -83,12 +84,12 @@ class _Task:
         self.landed.seconds = round(self.consumer.clock.monotonic() - self.started, 3)
         return self.landed
 
-    def _read(self, held: Held) -> Optional[Slice]:
+    def _read(self, held: Held) -> Slice | None:
         if held.row.pending is not None:
             return held.row.pending
         return read_shard(ShardRead(self.consumer, held, self.owner, self.tip_ms, self.deadline, self.stop))
 
-    def _finished(self, held: Held, future: Future[Optional[Slice]]) -> List[Lease]:
+    def _finished(self, held: Held, future: Future[Slice | None]) -> list[Lease]:
         try:
             landed = future.result()
         except Stopped:
@@ -114,7 +115,7 @@ class _Task:
             self.stop.set()
             raise error
 
-    def _children(self, held: Held, landed: Slice) -> List[Lease]:
+    def _children(self, held: Held, landed: Slice) -> list[Lease]:
         """Take the children of an ended shard whose parents are all over for this owner, while there is time."""
         if not self.consumer.options.drain_lineage or self.consumer.clock.monotonic() >= self.deadline:
             return []
@@ -122,7 +123,7 @@ class _Task:
         named = set(landed.children) | {
             shard.shard_id for shard in listing.values() if held.shard_id in shard.parent_shard_ids
         }
-        ready: List[Lease] = []
+        ready: list[Lease] = []
         for shard_id in sorted(named - self.seen):
             child = listing.get(shard_id)
             if child is None:
@@ -132,16 +133,14 @@ class _Task:
                 ready.append(taken)
         return ready
 
-    def _take_child(self, child: Shard) -> Optional[Lease]:
+    def _take_child(self, child: Shard) -> Lease | None:
         parents = {parent: self.consumer.lease(parent) for parent in child.parent_shard_ids}
         if not ready_child(child, parents, self.owner):
             return None
         row = self.consumer.lease(child.shard_id)
         if row is None:
             now = self.consumer.now_ms()
-            fresh = leases.add(
-                self.consumer.namespace, self.consumer.scope, child, TRIM_HORIZON, first_count(), now
-            )
+            fresh = leases.add(self.consumer.namespace, self.consumer.scope, child, TRIM_HORIZON, first_count(), now)
             row = fresh if self.consumer.store.create(fresh) else self.consumer.lease(child.shard_id)
         if row is None or row.completed or row.batch_id is not None:
             return None
@@ -156,9 +155,7 @@ class _Task:
         return taken
 
 
-def land(
-    consumer: Consumer, owner: Owner, group: str, tip_ms: int, stop: Optional[threading.Event] = None
-) -> Landed:
+def land(consumer: Consumer, owner: Owner, group: str, tip_ms: int, stop: threading.Event | None = None) -> Landed:
     """Read the shards of a group of this owner, each to its end, the stream's tip at ``tip_ms``, or a limit.
 
     A shard whose row holds a slice already is not read anew. Under ``shard_errors=isolate`` a shard that cannot be read
@@ -184,7 +181,7 @@ def land(
 
 
 def _summary(group: str, landed: Landed) -> str:
-    parts: Tuple[str, ...] = (
+    parts: tuple[str, ...] = (
         "{} records ({} bytes) of {} shards".format(landed.records, landed.bytes, landed.shards),
         "{} ended".format(landed.ended),
         "{} with a gap".format(landed.gaps),

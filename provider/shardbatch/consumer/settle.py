@@ -1,14 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stamps are obeyed before anything else: a committed batch is rolled forward, a void one is undone (PROTOCOL L5, L6)."""
+"""Stamps are obeyed first: a committed batch is rolled forward, a void one is undone (PROTOCOL L5, L6)."""
+
 from __future__ import annotations
 
-from typing import Optional
+from collections.abc import Sequence
 
 from shardbatch.consumer.consumer import Consumer, first_count
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
+
+#: The batch row of every stamp that some leases carry; ``None`` where there is no row.
+Stamped = dict[str, Batch | None]
+
+
+def read_batches(consumer: Consumer, rows: Sequence[Lease]) -> Stamped:
+    """The batch row of every stamp; committed ones get their markers before any lease moves."""
+    stamped = {lease.batch_id: consumer.batch(lease.batch_id) for lease in rows if lease.batch_id is not None}
+    for batch in stamped.values():
+        if batch is not None and batch.state is BatchState.COMMITTED:
+            mark(consumer, batch)
+    return stamped
 
 
 def mark(consumer: Consumer, batch: Batch) -> None:
@@ -19,9 +32,9 @@ def mark(consumer: Consumer, batch: Batch) -> None:
         consumer.landing.mark_committed(output, batch.batch_id, batch.decided, *writers)
 
 
-def roll_forward(consumer: Consumer, batch: Batch, lease: Lease) -> Optional[Lease]:
+def roll_forward(consumer: Consumer, batch: Batch, lease: Lease) -> Lease | None:
     """L5 for one lease of a committed batch whose marker is written; the row as it stands then."""
-    current: Optional[Lease] = lease
+    current: Lease | None = lease
     while current is not None and current.batch_id == batch.batch_id:
         moved = leases.roll_forward(current, batch.batch_id, consumer.now_ms())
         if consumer.store.replace(current, moved):
@@ -39,9 +52,9 @@ def void_absent(consumer: Consumer, batch_id: str) -> Batch:
     return found if found is not None else void_absent(consumer, batch_id)
 
 
-def unstamp(consumer: Consumer, lease: Lease, batch_id: str, *, free: bool) -> Optional[Lease]:
+def unstamp(consumer: Consumer, lease: Lease, batch_id: str, *, free: bool) -> Lease | None:
     """L6 for one lease of a void batch; the row as it stands then."""
-    current: Optional[Lease] = lease
+    current: Lease | None = lease
     while current is not None and current.batch_id == batch_id:
         undone = leases.unstamp(current, batch_id, consumer.now_ms(), free=free)
         if consumer.store.replace(current, undone):
@@ -50,7 +63,7 @@ def unstamp(consumer: Consumer, lease: Lease, batch_id: str, *, free: bool) -> O
     return current
 
 
-def settle(consumer: Consumer, lease: Lease, batch: Optional[Batch], *, mine: bool, may_undo: bool) -> Optional[Lease]:
+def settle(consumer: Consumer, lease: Lease, batch: Batch | None, *, mine: bool, may_undo: bool) -> Lease | None:
     """The lease after its stamp was obeyed; unchanged where the batch is undecided or nothing may be done.
 
     ``batch`` is the row of its stamp, marked already if committed. ``may_undo``: a stamp without a row, or of a void

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading one shard from its checkpoint into one slice."""
+
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Optional
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.hold import Held
@@ -42,13 +42,13 @@ class _Tally:
         self.budget = Budget(read.consumer.limits, read.tip_ms, read.deadline)
         self.lease = lease
         self.next = lease.checkpoint
-        self.last: Optional[str] = None
-        self.first_arrival_ms: Optional[int] = None
-        self.last_arrival_ms: Optional[int] = None
-        self.lag: Optional[int] = None
-        self.caught_up_ms: Optional[int] = None
-        self.gap: Optional[Gap] = None
-        self.page: Optional[Page] = None
+        self.last: str | None = None
+        self.first_arrival_ms: int | None = None
+        self.last_arrival_ms: int | None = None
+        self.lag: int | None = None
+        self.caught_up_ms: int | None = None
+        self.gap: Gap | None = None
+        self.page: Page | None = None
 
     def add(self, page: Page, now_ms: int) -> None:
         """Count a page."""
@@ -79,7 +79,7 @@ class _Tally:
         return self.budget.spent(monotonic) is not None
 
 
-def read_shard(read: ShardRead) -> Optional[Slice]:
+def read_shard(read: ShardRead) -> Slice | None:
     """Land what follows the checkpoint and store it on the lease; ``None`` when there was nothing new or it was lost.
 
     When another try of this task stored its slice first, that one is the answer.
@@ -134,20 +134,25 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> None:
             return
 
 
-def _gap(read: ShardRead, tally: _Tally, page: Page) -> Optional[Gap]:
+def _gap(read: ShardRead, tally: _Tally, page: Page) -> Gap | None:
     """What was lost, if anything: nothing, if the shard's tip was seen within the retention."""
     lease, now = tally.lease, read.consumer.now_ms()
     retention = read.consumer.source.retention_ms()
-    if not page.gone and lease.caught_up_ms is not None and retention is not None:
-        if now - lease.caught_up_ms < retention:
-            return None
+    if not page.gone and _within(lease.caught_up_ms, now, retention):
+        return None
     first = page.records.column("sequence_number")[0].as_py() if page.records.num_rows else None
-    reason = "the shard left the stream before its end was read" if page.gone else "records expired before they were read"
+    reason = (
+        "the shard left the stream before its end was read" if page.gone else "records expired before they were read"
+    )
     gap = Gap(lease.checkpoint, first, lease.checkpoint_arrival_ms, tally.first_arrival_ms, reason)
     read.consumer.warn(
         "GAP in shard {} after {}: {}; first available is {}.".format(lease.shard_id, gap.after, reason, first)
     )
     return gap
+
+
+def _within(caught_up_ms: int | None, now_ms: int, retention_ms: int | None) -> bool:
+    return caught_up_ms is not None and retention_ms is not None and now_ms - caught_up_ms < retention_ms
 
 
 def _slice(tally: _Tally, writer: SliceWriter) -> Slice:

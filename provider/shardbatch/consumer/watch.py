@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looking on for a while: whether rows of others stand still, and how long records have waited."""
+
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Sequence, Set
+from collections.abc import Sequence
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.core.lease import Lease
@@ -11,18 +12,16 @@ from shardbatch.core.lease import Lease
 PEEKED_SHARDS = 3
 
 
-def stood_still(consumer: Consumer, foreign: Sequence[Lease], *, all_of_them: bool) -> Set[str]:
+def stood_still(consumer: Consumer, foreign: Sequence[Lease], *, all_of_them: bool) -> set[str]:
     """The shards whose counter did not move for ``lease_duration`` on this worker's monotonic clock (PROTOCOL E).
 
-    Watching costs the run that time. So unless there is nothing else to do, only leases are watched whose row looks old;
-    how old it looks by two machines' clocks decides nothing but that.
+    Watching costs the run that time. So unless there is nothing else to do, only leases are watched whose row looks
+    old; how old it looks by two machines' clocks decides nothing but that.
     """
     duration = consumer.options.lease_duration.total_seconds()
     now = consumer.now_ms()
-    suspects: Dict[str, Lease] = {
-        lease.shard_id: lease
-        for lease in foreign
-        if all_of_them or now - lease.updated_at_ms > duration * 1000
+    suspects: dict[str, Lease] = {
+        lease.shard_id: lease for lease in foreign if all_of_them or now - lease.updated_at_ms > duration * 1000
     }
     if not suspects:
         return set()
@@ -41,13 +40,13 @@ def stood_still(consumer: Consumer, foreign: Sequence[Lease], *, all_of_them: bo
     return set(suspects)
 
 
-def waiting_ms(consumer: Consumer, held: Sequence[Lease]) -> Optional[int]:
+def waiting_ms(consumer: Consumer, held: Sequence[Lease]) -> int | None:
     """How long the oldest record of the held shards has waited, or ``None`` if none waits.
 
     It is asked of the stream, for the shards that were read longest ago: an old checkpoint alone says nothing about a
     quiet shard.
     """
-    oldest: List[int] = []
+    oldest: list[int] = []
     for lease in sorted(held, key=lambda item: item.checkpoint_arrival_ms or 0)[:PEEKED_SHARDS]:
         pages = consumer.source.read(lease.shard_id, lease.checkpoint)
         for page in pages:

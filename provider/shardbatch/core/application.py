@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The application row: which stream it reads, where it began, who has worked on it."""
+
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Mapping, Optional, Tuple
+from typing import Any
 
 from shardbatch.core.position import Position
 from shardbatch.core.rows import APPLICATION, SCHEMA_VERSION, Columns, Key, Namespace, Row, text_or_none
@@ -22,8 +24,8 @@ class Application(Row):
     start_position: Position
     row_count: int
     schema_version: int = SCHEMA_VERSION
-    deployments: Tuple[str, ...] = ()
-    last_action: Optional[str] = None
+    deployments: tuple[str, ...] = ()
+    last_action: str | None = None
 
     @property
     def key(self) -> Key:

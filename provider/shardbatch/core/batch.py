@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The batch row and its transitions (PROTOCOL section C), and the starts of the application (section I)."""
+
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
+from typing import Any
 
 from shardbatch.core.rows import BATCH, Columns, Key, Namespace, Row, int_or_none, text_or_none
 from shardbatch.errors import ProtocolError
 
 
 class BatchState(str, Enum):
-    """``FROZEN`` waits for its work; ``COMMITTED`` is decided; ``PARKED`` waits for a person; ``VOID`` never commits."""
+    """``FROZEN`` waits for its work, ``PARKED`` for a person; ``COMMITTED`` is decided; ``VOID`` never commits."""
 
     FROZEN = "FROZEN"
     COMMITTED = "COMMITTED"
@@ -30,9 +32,9 @@ class Start:
     start_id: str
     attempt: int
     work: str
-    outputs: Tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
 
-    def to_json(self) -> Dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
         return {
             "start_id": self.start_id,
@@ -62,20 +64,20 @@ class Batch(Row):
     row_count: int
     state: BatchState
     attempt: int = 0
-    attempt_ref: Optional[str] = None
-    attempt_seen_ms: Optional[int] = None
+    attempt_ref: str | None = None
+    attempt_seen_ms: int | None = None
     attempt_closed: int = 0
     sink: str = "starts"
-    start: Tuple[Start, ...] = ()
+    start: tuple[Start, ...] = ()
     decided: int = 0
-    manifest_uri: Optional[str] = None
-    manifest_digest: Optional[str] = None
+    manifest_uri: str | None = None
+    manifest_digest: str | None = None
     records: int = 0
     bytes: int = 0
     gaps: int = 0
     created_at_ms: int = 0
-    committed_at_ms: Optional[int] = None
-    note: Optional[str] = None
+    committed_at_ms: int | None = None
+    note: str | None = None
 
     @property
     def key(self) -> Key:
@@ -88,8 +90,8 @@ class Batch(Row):
         return self.row_count
 
     @property
-    def application(self) -> Tuple[int, Optional[str]]:
-        """The last recorded application: its attempt, and its id at its cluster (0 and ``None`` before there was one)."""
+    def application(self) -> tuple[int, str | None]:
+        """The last recorded application: its attempt, and its id at its cluster; 0 and ``None`` before there is one."""
         attempt, _, ref = (self.attempt_ref or "0:").partition(":")
         return int(attempt), ref or None
 
@@ -158,15 +160,19 @@ def _require(holds: bool, batch: Batch, what: str) -> None:
 
 def void(namespace: Namespace, scope: str, batch_id: str, count: int, now_ms: int) -> Batch:
     """B2: a batch that was stamped and never created will never be."""
-    return Batch(
-        namespace, scope, batch_id, owner="", row_count=count, state=BatchState.VOID, created_at_ms=now_ms
-    )
+    return Batch(namespace, scope, batch_id, owner="", row_count=count, state=BatchState.VOID, created_at_ms=now_ms)
 
 
 def adopt(batch: Batch, owner: str) -> Batch:
     """B3: the batch is another owner's now; its leases are not touched."""
     _require(batch.state is BatchState.FROZEN, batch, "only a frozen batch is adopted")
     return batch._next(owner=owner)
+
+
+def disown(batch: Batch, note: str) -> Batch:
+    """Release: a frozen batch is nobody's, so the next claim adopts it (B3)."""
+    _require(batch.state is BatchState.FROZEN, batch, "only a frozen batch is released")
+    return batch._next(owner="", note=note)
 
 
 def open_attempt(batch: Batch, now_ms: int) -> Batch:
@@ -181,7 +187,7 @@ def open_replay(batch: Batch, owner: str, now_ms: int) -> Batch:
     return batch._next(owner=owner, attempt=batch.attempt + 1, attempt_seen_ms=now_ms)
 
 
-def heartbeat(batch: Batch, now_ms: int, application: Optional[str]) -> Batch:
+def heartbeat(batch: Batch, now_ms: int, application: str | None) -> Batch:
     """B7: the latest attempt is alive; its application's id at its cluster is kept once known."""
     _require(batch.state in (BatchState.FROZEN, BatchState.COMMITTED), batch, "nobody works on it")
     ref = batch.attempt_ref if application is None else "{}:{}".format(batch.attempt, application)
@@ -193,7 +199,7 @@ def close_attempt(batch: Batch, attempt: int) -> Batch:
     return batch._next(attempt_closed=max(batch.attempt_closed, attempt))
 
 
-def decide(batch: Batch, start: Tuple[Start, ...], attempt: int, now_ms: int, note: Optional[str] = None) -> Batch:
+def decide(batch: Batch, start: tuple[Start, ...], attempt: int, now_ms: int, note: str | None = None) -> Batch:
     """B4: the decision. ``attempt`` is that of the recorded start, or of the commit where the sink is its own."""
     _require(batch.state is BatchState.FROZEN, batch, "only a frozen batch is committed")
     return batch._next(
@@ -201,7 +207,7 @@ def decide(batch: Batch, start: Tuple[Start, ...], attempt: int, now_ms: int, no
     )
 
 
-def redecide(batch: Batch, start: Tuple[Start, ...], attempt: int) -> Batch:
+def redecide(batch: Batch, start: tuple[Start, ...], attempt: int) -> Batch:
     """B8: a replay's start in place of the recorded one, only upwards."""
     _require(batch.state is BatchState.COMMITTED and attempt > batch.decided, batch, "a replay only goes upwards")
     return batch._next(start=start, decided=attempt)
@@ -228,17 +234,15 @@ def discard(batch: Batch, note: str) -> Batch:
 def set_aside(batch: Batch, note: str, now_ms: int) -> Batch:
     """B9: decided without output; only an attempt opened later gives it one."""
     _require(batch.state in (BatchState.FROZEN, BatchState.PARKED), batch, "only an undecided batch is set aside")
-    return batch._next(
-        state=BatchState.COMMITTED, start=(), decided=batch.attempt, committed_at_ms=now_ms, note=note
-    )
+    return batch._next(state=BatchState.COMMITTED, start=(), decided=batch.attempt, committed_at_ms=now_ms, note=note)
 
 
-def choose(finished: Iterable[Start], up_to: int) -> Tuple[Start, ...]:
+def choose(finished: Iterable[Start], up_to: int) -> tuple[Start, ...]:
     """Of the finished starts, for every task of the block one of its highest attempt up to ``up_to`` (I).
 
     The choice is the same whoever makes it from the same starts. Empty if none fits.
     """
-    best: Dict[str, Start] = {}
+    best: dict[str, Start] = {}
     for start in finished:
         held = best.get(start.work)
         if start.attempt <= up_to and (held is None or (start.attempt, start.start_id) > (held.attempt, held.start_id)):

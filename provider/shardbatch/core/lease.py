@@ -3,11 +3,13 @@
 
 A precondition that does not hold raises :class:`ProtocolError`; callers look first, so that is always a bug.
 """
+
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Iterable, Mapping, Optional, Tuple
+from typing import Any
 
 from shardbatch.core.position import TRIM_HORIZON, Position
 from shardbatch.core.rows import SHARD_LEASE, Columns, Key, Namespace, Row, int_or_none, text_or_none
@@ -26,18 +28,18 @@ class Lease(Row):
     namespace: Namespace
     scope: str
     shard_id: str
-    lease_owner: Optional[str]
+    lease_owner: str | None
     lease_count: int
     checkpoint: Position
     completed: bool = False
-    parent_shard_ids: Tuple[str, ...] = ()
-    hash_range: Optional[HashRange] = None
-    batch_id: Optional[str] = None
-    read_group: Optional[str] = None
-    pending: Optional[Slice] = None
-    checkpoint_arrival_ms: Optional[int] = None
-    millis_behind_latest: Optional[int] = None
-    caught_up_ms: Optional[int] = None
+    parent_shard_ids: tuple[str, ...] = ()
+    hash_range: HashRange | None = None
+    batch_id: str | None = None
+    read_group: str | None = None
+    pending: Slice | None = None
+    checkpoint_arrival_ms: int | None = None
+    millis_behind_latest: int | None = None
+    caught_up_ms: int | None = None
     updated_at_ms: int = 0
 
     @property
@@ -126,7 +128,7 @@ def add(namespace: Namespace, scope: str, shard: Shard, start: Position, count: 
     )
 
 
-def take(lease: Lease, owner: str, group: Optional[str], now_ms: int) -> Lease:
+def take(lease: Lease, owner: str, group: str | None, now_ms: int) -> Lease:
     """L2: the lease is the owner's; a pending slice stays."""
     _require(lease.batch_id is None and not lease.completed, lease, "only an open, unstamped lease can be taken")
     return lease._next(now_ms, lease_owner=owner, read_group=group)
@@ -179,7 +181,7 @@ def unstamp(lease: Lease, batch_id: str, now_ms: int, *, free: bool) -> Lease:
     return lease._next(now_ms, batch_id=None, lease_owner=owner, read_group=lease.read_group if owner else None)
 
 
-def release(lease: Lease, now_ms: int, caught_up_ms: Optional[int] = None) -> Lease:
+def release(lease: Lease, now_ms: int, caught_up_ms: int | None = None) -> Lease:
     """L7: nobody's, a pending slice stays for the next owner; an empty read leaves when it saw the shard's tip."""
     _require(lease.batch_id is None, lease, "a stamped lease is not released")
     seen = lease.caught_up_ms if caught_up_ms is None else caught_up_ms

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much one run reads, and when it has read enough."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Optional
 
 from shardbatch.errors import ConfigurationError
 
@@ -22,8 +22,8 @@ class ReadLimits:
     """
 
     duration: timedelta = timedelta(minutes=10)
-    records: Optional[int] = None
-    bytes: Optional[int] = None
+    records: int | None = None
+    bytes: int | None = None
     concurrency: int = 8
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class Budget:
     records: int = 0
     bytes: int = 0
 
-    def spent(self, monotonic: float) -> Optional[str]:
+    def spent(self, monotonic: float) -> str | None:
         """The name of the limit that is reached, or ``None``."""
         if monotonic >= self.deadline:
             return "duration"
@@ -58,7 +58,7 @@ class Budget:
             return "bytes"
         return None
 
-    def at_tip(self, records: int, last_arrival_ms: Optional[int], millis_behind_latest: Optional[int]) -> bool:
+    def at_tip(self, records: int, last_arrival_ms: int | None, millis_behind_latest: int | None) -> bool:
         """Whether a page shows that all is read that the stream held when the run began.
 
         An empty page without lag does, and so does a record that arrived after the run began. How large a lag is says

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who holds leases: the StreamBatch group of a DAG run, never a host."""
+
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from typing import Optional
 from urllib.parse import quote, unquote
 
 MODES = ("incremental", "interval")
@@ -23,7 +23,7 @@ class Owner:
         return "/".join(quote(part, safe=":+=@,~ ") for part in astuple(self))
 
     @classmethod
-    def parse(cls, text: str) -> Optional[Owner]:
+    def parse(cls, text: str) -> Owner | None:
         """The owner of a text, or ``None`` if it is no owner of this form (a person, another version)."""
         parts = [unquote(part) for part in text.split("/")]
         return cls(*parts) if len(parts) == 5 else None

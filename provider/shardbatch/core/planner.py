@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which leases a run may take, in which order, and how they are spread over its read tasks."""
+
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Callable
 
 from shardbatch.core.lease import Lease
 from shardbatch.core.shard import Shard, generations, inconsistent
@@ -24,12 +26,12 @@ class ReadGroup:
 class Plan:
     """What a claim found: leases to take in order, leases that others hold, and shards that wait for their parents."""
 
-    takeable: Tuple[Lease, ...]
-    held: Tuple[Lease, ...]
-    waiting: Tuple[Lease, ...]
+    takeable: tuple[Lease, ...]
+    held: tuple[Lease, ...]
+    waiting: tuple[Lease, ...]
 
 
-def unknown_shards(listing: Sequence[Shard], leases: Iterable[Lease]) -> List[Shard]:
+def unknown_shards(listing: Sequence[Shard], leases: Iterable[Lease]) -> list[Shard]:
     """The listed shards that need a row, children before their parents.
 
     In this order a claim that dies half-way leaves no child without a row whose parent has one, so the next claim can
@@ -43,14 +45,14 @@ def unknown_shards(listing: Sequence[Shard], leases: Iterable[Lease]) -> List[Sh
     return sorted(fresh, key=lambda shard: (-depth[shard.shard_id], shard.shard_id))
 
 
-def known_parents(lease: Lease, listed: Set[str], rows: Mapping[str, Lease]) -> List[str]:
+def known_parents(lease: Lease, listed: set[str], rows: Mapping[str, Lease]) -> list[str]:
     """The parents that are in the listing or have a row; a link to any other is forgotten (K-13, K-15)."""
     return [parent for parent in lease.parent_shard_ids if parent in listed or parent in rows]
 
 
 def plan(
     leases: Iterable[Lease],
-    listed: Set[str],
+    listed: set[str],
     may_take: Callable[[Lease], bool],
     owner: str,
 ) -> Plan:
@@ -61,9 +63,9 @@ def plan(
     """
     rows = {lease.shard_id: lease for lease in leases}
     depth = generations({lease.shard_id: lease.parent_shard_ids for lease in rows.values()})
-    takeable: List[Lease] = []
-    held: List[Lease] = []
-    waiting: List[Lease] = []
+    takeable: list[Lease] = []
+    held: list[Lease] = []
+    waiting: list[Lease] = []
     for lease in rows.values():
         if lease.completed:
             continue
@@ -77,7 +79,7 @@ def plan(
         else:
             held.append(lease)
 
-    def order(lease: Lease) -> Tuple[bool, int, int, str]:
+    def order(lease: Lease) -> tuple[bool, int, int, str]:
         return (
             lease.lease_owner != owner,
             depth[lease.shard_id],
@@ -88,13 +90,13 @@ def plan(
     return Plan(tuple(sorted(takeable, key=order)), tuple(held), tuple(waiting))
 
 
-def spread(leases: Sequence[Lease], read_tasks: int) -> Dict[str, List[Lease]]:
+def spread(leases: Sequence[Lease], read_tasks: int) -> dict[str, list[Lease]]:
     """The leases over at most ``read_tasks`` groups, each as even as the order allows.
 
     A lease that carries a group of this owner already keeps it.
     """
-    kept: Dict[str, List[Lease]] = {}
-    loose: List[Lease] = []
+    kept: dict[str, list[Lease]] = {}
+    loose: list[Lease] = []
     for lease in leases:
         if lease.read_group is not None:
             kept.setdefault(lease.read_group, []).append(lease)
@@ -114,14 +116,16 @@ def spread(leases: Sequence[Lease], read_tasks: int) -> Dict[str, List[Lease]]:
 def label(group: str, shard_ids: Sequence[str]) -> str:
     """The label of a read task: its group, how many shards it has, and the first of them, at most 200 characters."""
     first = min(shard_ids) if shard_ids else "none"
-    text = "{}: {}".format(group, first) if len(shard_ids) == 1 else "{}: {} shards from {}".format(
-        group, len(shard_ids), first
+    text = (
+        "{}: {}".format(group, first)
+        if len(shard_ids) == 1
+        else "{}: {} shards from {}".format(group, len(shard_ids), first)
     )
     return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
 
 
-def ready_child(child: Shard, parents: Mapping[str, Optional[Lease]], owner: str) -> bool:
-    """Whether a child may be read on in this run: every known parent completed, or ended in a slice of this owner (F)."""
+def ready_child(child: Shard, parents: Mapping[str, Lease | None], owner: str) -> bool:
+    """Whether a child may be read on: every known parent is completed, or ended in a slice of this owner (F)."""
     for parent in child.parent_shard_ids:
         row = parents.get(parent)
         if row is None or row.completed:
@@ -131,7 +135,7 @@ def ready_child(child: Shard, parents: Mapping[str, Optional[Lease]], owner: str
     return True
 
 
-def complete_lineage(landed: Iterable[Lease], rows: Mapping[str, Lease], left_out: Set[str]) -> List[Lease]:
+def complete_lineage(landed: Iterable[Lease], rows: Mapping[str, Lease], left_out: set[str]) -> list[Lease]:
     """The landed leases that may be frozen together (D2d): a child needs every parent that has a row completed, or
     ended among those taken here. ``left_out`` are shards whose slices must wait, with their descendants."""
     chosen = {lease.shard_id: lease for lease in landed if lease.shard_id not in left_out}
@@ -148,5 +152,5 @@ def complete_lineage(landed: Iterable[Lease], rows: Mapping[str, Lease], left_ou
             chosen.pop(shard_id, None)
 
 
-def _ended(lease: Optional[Lease]) -> bool:
+def _ended(lease: Lease | None) -> bool:
     return lease is not None and lease.pending is not None and lease.pending.ended

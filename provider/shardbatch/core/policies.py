@@ -1,31 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choices of a few words, and how leases are claimed."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import Optional, Type, TypeVar
+from typing import TypeVar
 
 from shardbatch.errors import ConfigurationError
 
 
 class GapPolicy(str, Enum):
-    """``fail``: a slice that begins with a gap waits for ``accept-gap``. ``record``: it goes on, the gap is recorded."""
+    """``fail``: a slice that begins with a gap waits until it is accepted. ``record``: it goes on, with the gap noted."""
 
     FAIL = "fail"
     RECORD = "record"
 
 
 class ShardErrors(str, Enum):
-    """``isolate``: a shard that cannot be read is left out, the run fails after its commit. ``fail``: before it."""
+    """``isolate``: an unreadable shard is left out and the run fails after its commit. ``fail``: it fails before."""
 
     ISOLATE = "isolate"
     FAIL = "fail"
 
 
 class Sink(str, Enum):
-    """``starts``: output goes to a folder of its own for every start. ``own``: the author's sink is atomic by itself."""
+    """``starts``: every start writes to a folder of its own. ``own``: the author's sink is atomic by itself."""
 
     STARTS = "starts"
     OWN = "own"
@@ -34,7 +35,7 @@ class Sink(str, Enum):
 E = TypeVar("E", bound=Enum)
 
 
-def _choice(kind: Type[E], value: object, name: str) -> E:
+def _choice(kind: type[E], value: object, name: str) -> E:
     try:
         return kind(value)
     except ValueError:
@@ -50,7 +51,7 @@ class Policies:
 
     :param gap: records that expired unread: ``fail`` (default) or ``record``.
     :param shard_errors: a shard that cannot be read: ``isolate`` (default) or ``fail``.
-    :param sink: ``starts`` (default) for output below ``batch.output(...)``, ``own`` for a sink that is atomic by itself.
+    :param sink: ``starts`` (default) for output below ``batch.output(...)``, ``own`` for a sink atomic by itself.
     :param max_attempts: attempts after which a batch is parked, default never (1 or more).
     :raises ConfigurationError: for a word that is not known.
     """
@@ -58,7 +59,7 @@ class Policies:
     gap: GapPolicy = GapPolicy.FAIL
     shard_errors: ShardErrors = ShardErrors.ISOLATE
     sink: Sink = Sink.STARTS
-    max_attempts: Optional[int] = None
+    max_attempts: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gap", _choice(GapPolicy, self.gap, "gap"))
@@ -82,7 +83,7 @@ class ClaimOptions:
     :raises ConfigurationError: for a value out of its range.
     """
 
-    max_shards: Optional[int] = None
+    max_shards: int | None = None
     read_tasks: int = 16
     stuck_after: timedelta = timedelta(hours=1)
     lease_duration: timedelta = timedelta(minutes=5)
@@ -96,4 +97,6 @@ class ClaimOptions:
             raise ConfigurationError("ClaimOptions(read_tasks) is 1 to 1000.", remedy="The default is 16.")
         for name in ("stuck_after", "lease_duration", "attempt_grace"):
             if getattr(self, name) <= timedelta(0):
-                raise ConfigurationError("ClaimOptions({}) must be above zero.".format(name), remedy="Give a timedelta.")
+                raise ConfigurationError(
+                    "ClaimOptions({}) must be above zero.".format(name), remedy="Give a timedelta."
+                )

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the use-cases ask of the world: a source, a lease store, a staging area, a clock, and who is over."""
+
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from shardbatch.core.batch import Start
 from shardbatch.core.position import Position
@@ -31,7 +33,7 @@ class LeaseStore(Protocol):
         columns equal the given texts (``lease_owner``, ``read_group``, ``batch_id``, ``owner``, ``state``)."""
         ...
 
-    def get(self, key: Key) -> Optional[Row]:
+    def get(self, key: Key) -> Row | None:
         """One row as it stands now, or ``None``."""
         ...
 
@@ -40,8 +42,10 @@ class LeaseStore(Protocol):
         ...
 
     def replace(self, seen: Row, new: Row) -> bool:
-        """Write ``new`` if the stored counter is still ``seen``'s; whether it was written by this call. Columns that this
-        version does not know are left as they are."""
+        """Write ``new`` if the stored counter is still ``seen``'s; whether it was written by this call.
+
+        Columns that this version does not know are left as they are.
+        """
         ...
 
     def delete(self, seen: Row) -> bool:
@@ -66,8 +70,9 @@ class Page:
     """One answer of a shard.
 
     ``records`` is an Arrow batch with the columns ``sequence_number`` string, ``sub_sequence_number`` int64,
-    ``partition_key`` string, ``arrival_time`` timestamp[us, UTC], ``data`` binary (and ``attributes`` map where the source has
-    some). ``next`` is the position after the page: unchanged by an empty one. ``children`` are named at the end only.
+    ``partition_key`` string, ``arrival_time`` timestamp[us, UTC], ``data`` binary, and ``attributes`` map where the
+    source has some. ``next`` is the position after the page: unchanged by an empty one. ``children`` are named at the
+    end only.
     ``checkpoint_gone`` says, on the first page that shows it, that the record at the position read from is no longer
     in the stream: what followed it may have expired too. ``requests`` counts the calls that the page cost.
     """
@@ -75,8 +80,8 @@ class Page:
     records: pa.RecordBatch
     next: Position
     ended: bool = False
-    children: Tuple[Shard, ...] = ()
-    millis_behind_latest: Optional[int] = None
+    children: tuple[Shard, ...] = ()
+    millis_behind_latest: int | None = None
     gone: bool = False
     checkpoint_gone: bool = False
     requests: int = 1
@@ -100,7 +105,7 @@ class Source(Protocol):
         """A start that stays the same for ever: ``LATEST`` becomes a timestamp or an exact position."""
         ...
 
-    def retention_ms(self) -> Optional[int]:
+    def retention_ms(self) -> int | None:
         """How long the service keeps a record, or ``None`` if it does not say."""
         ...
 
@@ -122,7 +127,7 @@ class SliceWriter(Protocol):
     def write(self, page: pa.RecordBatch) -> None:
         """Append a page's records."""
 
-    def finish(self) -> Tuple[LandedFile, ...]:
+    def finish(self) -> tuple[LandedFile, ...]:
         """Complete the files; only now can they be seen under their names."""
         ...
 
@@ -154,7 +159,7 @@ class Landing(Protocol):
         """Leave the number of an opened attempt beside the manifest, for applications that ask whether they are the
         latest."""
 
-    def finished_starts(self, namespace: Namespace, batch_id: str) -> List[Start]:
+    def finished_starts(self, namespace: Namespace, batch_id: str) -> list[Start]:
         """The starts whose done markers stand beside the batch's manifest."""
         ...
 
@@ -194,4 +199,4 @@ class Counters:
 
     source_calls: int = 0
     lease_writes: int = 0
-    extra: Dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Places in a shard, their order and their text form."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import total_ordering
-from typing import Optional, Tuple
 
 
 class Kind(IntEnum):
@@ -28,9 +28,9 @@ class Position:
     """
 
     kind: Kind
-    sequence_number: Optional[str] = None
+    sequence_number: str | None = None
     sub_sequence_number: int = 0
-    timestamp_ms: Optional[int] = None
+    timestamp_ms: int | None = None
 
     def __post_init__(self) -> None:
         if self.kind is Kind.AFTER_SEQUENCE_NUMBER:
@@ -47,7 +47,7 @@ class Position:
         """Whether it names a record or the shard's end, rather than a rule for finding a place."""
         return self.kind in (Kind.AFTER_SEQUENCE_NUMBER, Kind.SHARD_END)
 
-    def _order(self) -> Tuple[int, int, int]:
+    def _order(self) -> tuple[int, int, int]:
         if self.kind is Kind.AFTER_SEQUENCE_NUMBER:
             return (0, int(self.sequence_number or "0"), self.sub_sequence_number)
         return (int(self.kind), self.timestamp_ms or 0, 0)

@@ -4,15 +4,17 @@
 A backend knows tables, keys and columns only. Within a major version columns are only added; a column that a reader
 does not know is passed over, one that a row lacks takes its default.
 """
+
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any
 
 #: Version of the rows that this code writes; it reads this one and the one before.
 SCHEMA_VERSION = 1
 
-Columns = Dict[str, Any]
+Columns = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,9 @@ class Table:
     """One kind of row. ``key`` columns follow the namespace; ``counter`` is what compare-and-set compares."""
 
     name: str
-    key: Tuple[str, ...]
+    key: tuple[str, ...]
     counter: str
-    columns: Tuple[Column, ...]
+    columns: tuple[Column, ...]
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Key:
 
     table: Table
     namespace: Namespace
-    values: Tuple[str, ...]
+    values: tuple[str, ...]
 
     def columns(self) -> Columns:
         """The key columns and their values."""
@@ -87,7 +89,7 @@ class Row:
         raise NotImplementedError
 
 
-def _columns(text: str) -> Tuple[Column, ...]:
+def _columns(text: str) -> tuple[Column, ...]:
     return tuple(Column(*item.split(":")) for item in text.split())
 
 
@@ -115,9 +117,7 @@ APPLICATION = Table(
     "application",
     (),
     "row_count",
-    _columns(
-        "stream_id:text start_position:text schema_version:int deployments:text last_action:text row_count:int"
-    ),
+    _columns("stream_id:text start_position:text schema_version:int deployments:text last_action:text row_count:int"),
 )
 TABLES = (SHARD_LEASE, BATCH, APPLICATION)
 
@@ -131,11 +131,11 @@ def row_type(table: Table) -> type[Row]:
     return {SHARD_LEASE.name: Lease, BATCH.name: Batch, APPLICATION.name: Application}[table.name]
 
 
-def text_or_none(value: Any) -> Optional[str]:
+def text_or_none(value: Any) -> str | None:
     """A text column as read."""
     return None if value is None else str(value)
 
 
-def int_or_none(value: Any) -> Optional[int]:
+def int_or_none(value: Any) -> int | None:
     """An int column as read; a store may answer with a decimal type."""
     return None if value is None else int(value)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shards, their lineage, and the coverage of the hash space."""
+
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Iterable, List, Mapping, Optional, Tuple
 
 MAX_HASH_KEY = 2**128 - 1
 
@@ -42,10 +43,10 @@ class Shard:
     """
 
     shard_id: str
-    parent_shard_ids: Tuple[str, ...] = ()
-    hash_range: Optional[HashRange] = None
+    parent_shard_ids: tuple[str, ...] = ()
+    hash_range: HashRange | None = None
     closed: bool = False
-    starting_sequence_number: Optional[str] = None
+    starting_sequence_number: str | None = None
 
 
 def hash_key(partition_key: str) -> int:
@@ -54,7 +55,7 @@ def hash_key(partition_key: str) -> int:
     return int.from_bytes(digest, "big")
 
 
-def holes(ranges: Iterable[HashRange]) -> List[HashRange]:
+def holes(ranges: Iterable[HashRange]) -> list[HashRange]:
     """The parts of the hash space that no range covers; all of it when there are no ranges (KV-6)."""
     found, expected = [], 0
     for item in sorted(ranges, key=lambda r: (r.start, r.end)):
@@ -66,7 +67,7 @@ def holes(ranges: Iterable[HashRange]) -> List[HashRange]:
     return found
 
 
-def inconsistent(shards: Iterable[Shard]) -> List[Shard]:
+def inconsistent(shards: Iterable[Shard]) -> list[Shard]:
     """The shards whose parent is still open in the same listing: a race between paging and a reshard (K-10)."""
     listed = {shard.shard_id: shard for shard in shards}
     return [

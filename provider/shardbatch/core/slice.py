@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one read of one shard landed."""
+
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple
+from typing import Any
 
 from shardbatch.core.position import Position
 
@@ -23,12 +24,12 @@ class Gap:
     """A range of a shard that expired before it was read; a bound that nobody knows is ``None``."""
 
     after: Position
-    first_available: Optional[str] = None
-    from_ms: Optional[int] = None
-    to_ms: Optional[int] = None
+    first_available: str | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
     reason: str = ""
 
-    def to_json(self) -> Dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
         return {
             "after": str(self.after),
@@ -39,7 +40,7 @@ class Gap:
         }
 
     @classmethod
-    def from_json(cls, value: Dict[str, Any]) -> Gap:
+    def from_json(cls, value: dict[str, Any]) -> Gap:
         """Back from plain JSON."""
         return cls(
             Position.parse(value["after"]),
@@ -54,31 +55,31 @@ class Gap:
 class Slice:
     """(``after``, ``until``] of one shard, landed as immutable files.
 
-    ``until`` is ``SHARD_END`` when the shard has ended; ``last`` is the last record landed, if any. ``raw_bytes`` counts
-    the records' data, not the files. ``caught_up_ms`` is when the read stood at the shard's tip, if it did.
+    ``until`` is ``SHARD_END`` when the shard has ended; ``last`` is the last record landed, if any. ``raw_bytes``
+    counts the records' data, not the files. ``caught_up_ms`` is when the read stood at the shard's tip, if it did.
     """
 
     shard_id: str
     after: Position
     until: Position
     ended: bool
-    files: Tuple[LandedFile, ...] = ()
+    files: tuple[LandedFile, ...] = ()
     records: int = 0
     raw_bytes: int = 0
-    last: Optional[str] = None
-    first_arrival_ms: Optional[int] = None
-    last_arrival_ms: Optional[int] = None
-    millis_behind_latest: Optional[int] = None
-    caught_up_ms: Optional[int] = None
-    children: Tuple[str, ...] = ()
-    gap: Optional[Gap] = None
+    last: str | None = None
+    first_arrival_ms: int | None = None
+    last_arrival_ms: int | None = None
+    millis_behind_latest: int | None = None
+    caught_up_ms: int | None = None
+    children: tuple[str, ...] = ()
+    gap: Gap | None = None
 
     @property
     def empty(self) -> bool:
         """Whether it says nothing new: no record, no end, no gap."""
         return self.records == 0 and not self.ended and self.gap is None and self.until == self.after
 
-    def to_json(self) -> Dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As plain JSON, for the lease row and the manifest."""
         return {
             "shard_id": self.shard_id,
@@ -98,7 +99,7 @@ class Slice:
         }
 
     @classmethod
-    def from_json(cls, value: Dict[str, Any]) -> Slice:
+    def from_json(cls, value: dict[str, Any]) -> Slice:
         """Back from plain JSON; fields that a later version added are passed over."""
         return cls(
             shard_id=value["shard_id"],

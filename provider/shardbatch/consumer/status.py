@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How an application stands, for people and for machines: read only, from rows alone."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from shardbatch.core.application import Application
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.lease import Lease
+from shardbatch.core.ports import LeaseStore
+from shardbatch.core.rows import APPLICATION, BATCH, SHARD_LEASE, Key, Namespace
+from shardbatch.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class BatchStatus:
+    """One batch; ``application`` is what the latest attempt is called at its cluster, ``decided`` the recorded attempt."""
+
+    batch_id: str
+    state: str
+    owner: str
+    attempt: int
+    decided: int
+    application: str | None
+    records: int
+    bytes: int
+    gaps: int
+    created_at_ms: int
+    committed_at_ms: int | None
+    attempt_seen_ms: int | None
+    manifest_uri: str | None
+    note: str | None
+
+
+@dataclass(frozen=True)
+class ShardStatus:
+    """One shard. ``state`` is ``free``, ``held``, ``landed`` (read, not frozen), ``frozen`` or ``completed``."""
+
+    shard_id: str
+    state: str
+    owner: str
+    checkpoint: str
+    checkpoint_arrival_ms: int | None
+    millis_behind_latest: int | None
+    parent_shard_ids: tuple[str, ...]
+    pending_records: int | None
+    pending_gap: bool
+    batch_id: str | None
+    lease_count: int
+    updated_at_ms: int
+
+
+@dataclass(frozen=True)
+class OwnerStatus:
+    """What one owner holds; ``updated_at_ms`` is the newest write on any of it."""
+
+    owner: str
+    shards: int
+    batches: int
+    updated_at_ms: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """An application as a whole. ``millis_behind_latest`` is that of the shard furthest behind, as last read."""
+
+    app_name: str
+    stream_name: str
+    stream_id: str
+    start_position: str
+    schema_version: int
+    deployments: tuple[str, ...]
+    last_action: str | None
+    open_shards: int
+    held_shards: int
+    landed_shards: int
+    frozen_shards: int
+    completed_shards: int
+    millis_behind_latest: int | None
+    committed_batches: int
+    last_commit_ms: int | None
+    unfinished: tuple[BatchStatus, ...]
+    owners: tuple[OwnerStatus, ...]
+
+
+def status(store: LeaseStore, namespace: Namespace, scope: str = "") -> Status:
+    """How an application stands.
+
+    :raises ConfigurationError: if the store has no such application.
+    """
+    application = cast(Application | None, store.get(Key(APPLICATION, namespace, ())))
+    if application is None:
+        raise ConfigurationError(
+            "There is no application {} in this lease store.".format(namespace),
+            remedy="Check app_name, stream_name and the store; the application's first claim makes its rows.",
+        )
+    leases = shards(store, namespace, scope)
+    unfinished: list[Batch] = []
+    committed, last_commit = 0, None
+    for batch in _rows(store, namespace, scope):
+        if batch.state is BatchState.COMMITTED:
+            committed += 1
+            last_commit = max(last_commit or 0, batch.committed_at_ms or 0) or None
+        elif batch.state in (BatchState.FROZEN, BatchState.PARKED):
+            unfinished.append(batch)
+    return Status(
+        app_name=namespace.app_name,
+        stream_name=namespace.stream_name,
+        stream_id=application.stream_id,
+        start_position=str(application.start_position),
+        schema_version=application.schema_version,
+        deployments=application.deployments,
+        last_action=application.last_action,
+        open_shards=sum(shard.state != "completed" for shard in leases),
+        held_shards=sum(shard.state == "held" for shard in leases),
+        landed_shards=sum(shard.state == "landed" for shard in leases),
+        frozen_shards=sum(shard.state == "frozen" for shard in leases),
+        completed_shards=sum(shard.state == "completed" for shard in leases),
+        millis_behind_latest=_furthest(leases),
+        committed_batches=committed,
+        last_commit_ms=last_commit,
+        unfinished=tuple(_batch_status(batch) for batch in unfinished),
+        owners=_owners(leases, unfinished),
+    )
+
+
+def shards(store: LeaseStore, namespace: Namespace, scope: str = "") -> tuple[ShardStatus, ...]:
+    """Every shard that has a lease row, in the order of their ids."""
+    rows = cast("Iterator[Lease]", store.list(SHARD_LEASE, namespace, scope))
+    return tuple(_shard_status(lease) for lease in rows)
+
+
+def batches(store: LeaseStore, namespace: Namespace, limit: int = 20, scope: str = "") -> tuple[BatchStatus, ...]:
+    """The latest batches, newest first.
+
+    :param limit: how many at most, default 20 (1 or more).
+    :raises ConfigurationError: for a limit below 1.
+    """
+    if limit < 1:
+        raise ConfigurationError("The limit of batches is {}.".format(limit), remedy="Give 1 or more.")
+    latest = deque(_rows(store, namespace, scope), maxlen=limit)  # ids sort by time
+    return tuple(_batch_status(batch) for batch in reversed(latest))
+
+
+def _rows(store: LeaseStore, namespace: Namespace, scope: str) -> Iterator[Batch]:
+    return cast("Iterator[Batch]", store.list(BATCH, namespace, scope))
+
+
+def _batch_status(batch: Batch) -> BatchStatus:
+    return BatchStatus(
+        batch_id=batch.batch_id,
+        state=batch.state.value,
+        owner=batch.owner,
+        attempt=batch.attempt,
+        decided=batch.decided,
+        application=batch.attempt_ref,
+        records=batch.records,
+        bytes=batch.bytes,
+        gaps=batch.gaps,
+        created_at_ms=batch.created_at_ms,
+        committed_at_ms=batch.committed_at_ms,
+        attempt_seen_ms=batch.attempt_seen_ms,
+        manifest_uri=batch.manifest_uri,
+        note=batch.note,
+    )
+
+
+def _shard_status(lease: Lease) -> ShardStatus:
+    return ShardStatus(
+        shard_id=lease.shard_id,
+        state=_state(lease),
+        owner=lease.lease_owner or "",
+        checkpoint=str(lease.checkpoint),
+        checkpoint_arrival_ms=lease.checkpoint_arrival_ms,
+        millis_behind_latest=lease.millis_behind_latest,
+        parent_shard_ids=lease.parent_shard_ids,
+        pending_records=lease.pending.records if lease.pending else None,
+        pending_gap=lease.pending is not None and lease.pending.gap is not None,
+        batch_id=lease.batch_id,
+        lease_count=lease.lease_count,
+        updated_at_ms=lease.updated_at_ms,
+    )
+
+
+def _state(lease: Lease) -> str:
+    if lease.completed:
+        return "completed"
+    if lease.batch_id is not None:
+        return "frozen"
+    if lease.pending is not None:
+        return "landed"
+    return "free" if lease.lease_owner is None else "held"
+
+
+def _furthest(leases: Iterable[ShardStatus]) -> int | None:
+    known = [s.millis_behind_latest for s in leases if s.state != "completed" and s.millis_behind_latest is not None]
+    return max(known, default=None)
+
+
+def _owners(leases: Iterable[ShardStatus], unfinished: Iterable[Batch]) -> tuple[OwnerStatus, ...]:
+    held: dict[str, OwnerStatus] = {}
+
+    def add(owner: str, shard_count: int, batch_count: int, updated_at_ms: int) -> None:
+        known = held.get(owner, OwnerStatus(owner, 0, 0, 0))
+        newest = max(known.updated_at_ms, updated_at_ms)
+        held[owner] = OwnerStatus(owner, known.shards + shard_count, known.batches + batch_count, newest)
+
+    for shard in leases:
+        if shard.owner:
+            add(shard.owner, 1, 0, shard.updated_at_ms)
+    for batch in unfinished:
+        if batch.owner:
+            add(batch.owner, 0, 1, batch.attempt_seen_ms or batch.created_at_ms)
+    return tuple(held[owner] for owner in sorted(held))
