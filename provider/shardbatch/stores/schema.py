@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SQL form of the tables: types and lengths that all four databases take, and how they are made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+from sqlalchemy.schema import CreateColumn
+
+from shardbatch.core.rows import TABLES, Table
+from shardbatch.errors import StoreNotFound
+from shardbatch.stores import keys
+from shardbatch.stores.outcome import TOKEN
+
+#: A text column of a table that is asked for by value often enough for an index (behind the namespace).
+INDEXED = {"shard_lease": "lease_owner", "batch": "owner"}
+_MYSQL = ("mysql", "mariadb")
+
+
+def schema_of(prefix: str = "", schema: str | None = None) -> sa.MetaData:
+    """All tables, their names behind ``prefix``, in a database schema."""
+    metadata = sa.MetaData(schema=schema)
+    for table in TABLES:
+        _define(table, prefix, metadata)
+    return metadata
+
+
+def _define(table: Table, prefix: str, metadata: sa.MetaData) -> None:
+    key = ("app_name", "stream_name", *table.key)
+    sql = sa.Table(
+        prefix + table.name,
+        metadata,
+        *(sa.Column(name, _key_type(name), primary_key=True) for name in key),
+        *(sa.Column(column.name, _type(column.type)) for column in table.columns),
+        sa.Column(TOKEN, sa.String(32)),
+        mysql_engine="InnoDB",
+        mariadb_engine="InnoDB",
+    )
+    asked = INDEXED.get(table.name)
+    if asked:
+        name = f"{prefix}{table.name}_by_{asked}"
+        columns = [sql.c["app_name"], sql.c["stream_name"], sql.c[asked]]
+        sa.Index(name, *columns, mysql_length={asked: 191}, mariadb_length={asked: 191})
+
+
+def _key_type(name: str) -> sa.types.TypeEngine[Any]:
+    """Compared byte by byte everywhere, so that keys differ in case and come in one order."""
+    size = keys.length(name)
+    charset = "ascii" if name == "scope" else "utf8mb4"
+    binary = mysql.VARCHAR(size, charset=charset, collation=charset + "_bin")
+    return sa.String(size).with_variant(sa.String(size, collation="C"), "postgresql").with_variant(binary, *_MYSQL)
+
+
+def _type(kind: str) -> sa.types.TypeEngine[Any]:
+    if kind == "int":
+        return sa.BigInteger()
+    if kind == "bool":
+        return sa.Boolean()
+    return sa.Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4", collation="utf8mb4_bin"), *_MYSQL)
+
+
+def make(connection: sa.Connection, metadata: sa.MetaData) -> None:
+    """Make the tables, columns and indexes that are missing. Fails if another process makes the same one just now."""
+    look = sa.inspect(connection)
+    for table in metadata.tables.values():
+        if not look.has_table(table.name, schema=table.schema):
+            table.create(connection)
+            continue
+        for column in _missing(look, table):
+            added = CreateColumn(column).compile(dialect=connection.dialect)
+            named = connection.dialect.identifier_preparer.format_table(table)
+            connection.exec_driver_sql(f"ALTER TABLE {named} ADD COLUMN {added}")
+        held = {index["name"] for index in look.get_indexes(table.name, schema=table.schema)}
+        for index in table.indexes:
+            if index.name not in held:
+                index.create(connection)
+
+
+def check(connection: sa.Connection, metadata: sa.MetaData, store: str) -> None:
+    """See that tables and columns are there.
+
+    :raises StoreNotFound: naming what is missing.
+    """
+    look = sa.inspect(connection)
+    for table in metadata.tables.values():
+        if not look.has_table(table.name, schema=table.schema):
+            raise StoreNotFound(f"The table {table.fullname} of {store} does not exist.")
+        missing = _missing(look, table)
+        if missing:
+            raise StoreNotFound(
+                "The table {} of {} lacks: {}.".format(table.fullname, store, ", ".join(c.name for c in missing)),
+                remedy="Add the columns (docs/stores.md has the definitions) or set create=True.",
+            )
+
+
+def _missing(look: sa.Inspector, table: sa.Table) -> list[sa.Column[Any]]:
+    held = {column["name"] for column in look.get_columns(table.name, schema=table.schema)}
+    return [column for column in table.columns if column.name not in held]

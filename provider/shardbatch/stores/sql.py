@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lease store in a SQL database: PostgreSQL, SQLite, MySQL or MariaDB through SQLAlchemy Core.
+
+Every operation is one statement that commits itself, so no transaction is ever open between two calls.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from shardbatch.core.rows import Key, Namespace, Row, Table, row_type
+from shardbatch.errors import ConfigurationError, StoreError, StoreNotFound
+from shardbatch.stores import outcome
+from shardbatch.stores.outcome import TOKEN, Stored, Unclear, Write, Writes
+from shardbatch.stores.schema import check, make, schema_of
+
+#: Milliseconds that SQLite waits for another writer.
+BUSY_TIMEOUT_MS = 30_000
+
+
+def open_url(url: str, **options: Any) -> SQLStore:
+    """The store at a SQLAlchemy URL."""
+    return SQLStore(url, **options)
+
+
+class SQLStore:
+    """Rows in three tables; may be used by many threads.
+
+    :param engine: a SQLAlchemy URL or an engine. Its password is never shown.
+    :param create: make missing tables, columns and indexes in :meth:`prepare` (default), else only check for them.
+    :param prefix: stands before the tables' names (default: nothing).
+    :param schema: schema of the tables (default: the connection's own).
+    :param page_size: rows that a list reads with one statement (default 500).
+    :raises ConfigurationError: for a URL that cannot be read, a missing driver, or SQLite without a file.
+    """
+
+    def __init__(
+        self,
+        engine: str | sa.URL | sa.Engine,
+        *,
+        create: bool = True,
+        prefix: str = "",
+        schema: str | None = None,
+        page_size: int = 500,
+    ) -> None:
+        #: The engine; its connections commit every statement.
+        self.engine = _engine(engine)
+        self.page_size = page_size
+        self._create = create
+        self._metadata = schema_of(prefix, schema)
+        self._schema = schema
+        self._prefix = prefix
+        self._writes = Writes()
+
+    def __repr__(self) -> str:
+        return f"SQLStore({self.engine.url.render_as_string(hide_password=True)!r})"
+
+    @property
+    def writes(self) -> int:
+        """Writes sent so far."""
+        return self._writes.sent
+
+    def prepare(self) -> None:
+        """Make what is missing of tables, columns and indexes, or see that it is there; many may do so at once.
+
+        :raises StoreNotFound: if a table or column is missing and ``create`` is off.
+        """
+        for turn in range(1, 11):
+            try:
+                with self.engine.connect() as connection:
+                    if self._create:
+                        make(connection, self._metadata)
+                    check(connection, self._metadata, repr(self))
+                return
+            except exc.SQLAlchemyError as error:  # another process may just have made it: look again
+                if turn == 10 or getattr(error, "connection_invalidated", False):
+                    raise StoreError(f"The tables of {self!r} cannot be prepared: {_reason(error)}.") from error
+                time.sleep(random.uniform(0, 0.05) * turn)
+
+    def list(self, table: Table, namespace: Namespace, scope: str = "", **equal: str) -> Iterator[Row]:
+        """The rows of a namespace and scope in key order, one statement a page."""
+        sql = self._table(table)
+        fixed = {"app_name": namespace.app_name, "stream_name": namespace.stream_name, **equal}
+        if table.key:
+            fixed[table.key[0]] = scope
+        query = sa.select(*self._columns(table)).where(*(sql.c[name] == value for name, value in fixed.items()))
+        order = sql.c[table.key[-1] if table.key else "stream_name"]
+        query = query.order_by(order).limit(self.page_size)
+        page: Sequence[Mapping[str, Any]] = self._ask(query)
+        while page:
+            for columns in page:
+                yield row_type(table).from_columns(columns)
+            if len(page) < self.page_size or not table.key:
+                return
+            page = self._ask(query.where(order > page[-1][order.name]))
+
+    def get(self, key: Key) -> Row | None:
+        """One row as it stands now."""
+        query = sa.select(*self._columns(key.table)).where(*self._at(key))
+        for columns in self._ask(query):
+            return row_type(key.table).from_columns(columns)
+        return None
+
+    def create(self, row: Row) -> bool:
+        """Write a row if its key has none."""
+        return self._writes.settle(outcome.creation(row), self._send, self._look)
+
+    def replace(self, seen: Row, new: Row) -> bool:
+        """Write ``new`` if the counter is still that of ``seen``; columns that this version does not know stay."""
+        return self._writes.settle(outcome.replacement(seen, new), self._send, self._look)
+
+    def delete(self, seen: Row) -> bool:
+        """Remove the row if the counter is still that of ``seen``."""
+        return self._writes.settle(outcome.deletion(seen), self._send, self._look)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.engine.dispose()
+
+    def _table(self, table: Table) -> sa.Table:
+        name = self._prefix + table.name
+        return self._metadata.tables[name if self._schema is None else f"{self._schema}.{name}"]
+
+    def _columns(self, table: Table) -> Sequence[sa.Column[Any]]:
+        return [column for column in self._table(table).columns if column.name != TOKEN]
+
+    def _at(self, key: Key) -> Sequence[sa.ColumnElement[bool]]:
+        sql = self._table(key.table)
+        return [sql.c[name] == value for name, value in key.columns().items()]
+
+    def _send(self, write: Write) -> bool:
+        sql, key = self._table(write.row.key.table), write.row.key
+        stored = (*self._at(key), sql.c[key.table.counter] == write.before)
+        values = {**write.row.columns(), TOKEN: write.token}
+        statement: sa.Insert | sa.Update | sa.Delete
+        if write.deletes:
+            statement = sa.delete(sql).where(*stored)
+        elif write.before is None:
+            statement = sa.insert(sql).values(**key.columns(), **values)
+        else:
+            statement = sa.update(sql).where(*stored).values(**values)
+        try:
+            with self.engine.connect() as connection:
+                done = connection.execute(statement)
+                return write.before is None or done.rowcount == 1
+        except exc.IntegrityError:  # only a create can break a constraint: the primary key
+            return False
+        except exc.SQLAlchemyError as error:
+            raise self._judge(error, write.name) from error
+
+    def _look(self, row: Row) -> Stored | None:
+        sql = self._table(row.key.table)
+        query = sa.select(sql.c[row.key.table.counter].label("counter"), sql.c[TOKEN]).where(*self._at(row.key))
+        for columns in self._fetch(query):
+            return Stored(int(columns["counter"]), columns[TOKEN])
+        return None
+
+    def _ask(self, query: sa.Select[Any]) -> Sequence[Mapping[str, Any]]:
+        return self._writes.ask(f"The lease store {self!r}", lambda: self._fetch(query))
+
+    def _fetch(self, query: sa.Select[Any]) -> Sequence[Mapping[str, Any]]:
+        try:
+            with self.engine.connect() as connection:
+                return [dict(row) for row in connection.execute(query).mappings()]
+        except exc.SQLAlchemyError as error:
+            raise self._judge(error, "read") from error
+
+    def _judge(self, error: exc.SQLAlchemyError, what: str) -> Exception:
+        """What a failed statement means: nobody knows, or it cannot work."""
+        reason = _reason(error)
+        text = reason.lower()
+        if "no such table" in text or "doesn't exist" in text or getattr(_cause(error), "sqlstate", "") == "42P01":
+            return StoreNotFound(f"A table of {self!r} is missing: {reason}.")
+        unclear = (exc.OperationalError, exc.InterfaceError, exc.InternalError, exc.TimeoutError)
+        if isinstance(error, unclear) or getattr(error, "connection_invalidated", False):
+            return Unclear(reason)
+        return StoreError(f"The {what} failed in {self!r}: {reason}.")
+
+
+def _engine(given: str | sa.URL | sa.Engine) -> sa.Engine:
+    """An engine whose connections commit every statement."""
+    if isinstance(given, sa.Engine):
+        engine = given
+    else:
+        try:
+            engine = sa.create_engine(given, hide_parameters=True)
+        except exc.NoSuchModuleError as error:
+            raise ConfigurationError(
+                "SQLAlchemy knows no such dialect or driver.", remedy="Look at the scheme of the store's URL."
+            ) from error
+        except (exc.ArgumentError, ValueError):
+            raise ConfigurationError(
+                "The lease store's URL cannot be read.", remedy="It looks like postgresql+psycopg://user@host/database."
+            ) from None
+    if engine.dialect.name == "sqlite":
+        if engine.url.database in (None, "", ":memory:"):
+            raise ConfigurationError(
+                "SQLite in memory belongs to one connection only and cannot hold leases.",
+                remedy="Name a file (sqlite:////path/leases.db), or use memory:// in tests.",
+            )
+        if not sa.event.contains(engine, "connect", _tune_sqlite):
+            sa.event.listen(engine, "connect", _tune_sqlite)
+    return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def _tune_sqlite(connection: Any, _record: Any) -> None:
+    """Readers beside a writer, and writers that wait for each other."""
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.close()
+
+
+def _cause(error: exc.SQLAlchemyError) -> BaseException:
+    return getattr(error, "orig", None) or error
+
+
+def _reason(error: exc.SQLAlchemyError) -> str:
+    """The driver's own words, on one line; never the statement's values."""
+    cause = _cause(error)
+    return "{}: {}".format(type(cause).__name__, " ".join(str(cause).split()).rstrip("."))

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backends of the lease store suite, each behind one face: open, tap, add a column of a later version."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from shardbatch.core.ports import LeaseStore
+from shardbatch.core.rows import Key
+from shardbatch.stores.memory import Memory, MemoryStore
+from shardbatch.stores.sql import SQLStore
+
+#: Called with "before" and "after" around every write; ``TimeoutError`` loses the request or its answer.
+Hook = Callable[[str], None]
+
+
+class MemoryBackend:
+    """Stores over one memory."""
+
+    url: str | None = None
+    options: dict[str, Any] = {}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+
+    def open(self, *, memory: Memory | None = None, **options: Any) -> LeaseStore:
+        return MemoryStore(memory or self.memory, **options)
+
+    def place(self) -> dict[str, Any]:
+        """Options of a place where no table is."""
+        return {"memory": Memory()}
+
+    @contextlib.contextmanager
+    def tap(self, store: LeaseStore, hook: Hook) -> Iterator[None]:
+        assert isinstance(store, MemoryStore)
+        store.fault = lambda moment, write: hook(moment)
+        yield
+        store.fault = None
+
+    def set_unknown(self, key: Key, name: str, value: str) -> None:
+        self.memory.tables[key.table.name][tuple(key.columns().values())][name] = value
+
+    def unknown(self, key: Key, name: str) -> Any:
+        return self.memory.tables[key.table.name][tuple(key.columns().values())].get(name)
+
+
+class SqlBackend:
+    """Stores over one database, each with an engine of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.url: str | None = url
+        self.options: dict[str, Any] = {}
+        self.engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+
+    def open(self, **options: Any) -> LeaseStore:
+        assert self.url is not None
+        return SQLStore(self.url, **options)
+
+    def place(self) -> dict[str, Any]:
+        return {"prefix": f"t{uuid.uuid4().hex[:8]}_"}
+
+    @contextlib.contextmanager
+    def tap(self, store: LeaseStore, hook: Hook) -> Iterator[None]:
+        assert isinstance(store, SQLStore)
+
+        def at(moment: str) -> Callable[..., None]:
+            def listen(conn: Any, cursor: Any, statement: str, *_: Any) -> None:
+                if statement.startswith(("INSERT", "UPDATE", "DELETE")):
+                    try:
+                        hook(moment)
+                    except TimeoutError as error:
+                        raise sa.exc.OperationalError(statement, None, error) from error
+
+            return listen
+
+        listeners = [("before_cursor_execute", at("before")), ("after_cursor_execute", at("after"))]
+        for name, listener in listeners:
+            sa.event.listen(store.engine, name, listener)
+        yield
+        for name, listener in listeners:
+            sa.event.remove(store.engine, name, listener)
+
+    def set_unknown(self, key: Key, name: str, value: str) -> None:
+        with self.engine.connect() as connection:
+            if name not in {column["name"] for column in sa.inspect(connection).get_columns(key.table.name)}:
+                connection.execute(sa.text(f"ALTER TABLE {key.table.name} ADD COLUMN {name} TEXT"))
+            table = sa.table(key.table.name, *map(sa.column, [*key.columns(), name]))
+            at = [table.c[column] == text for column, text in key.columns().items()]
+            assert connection.execute(sa.update(table).where(*at).values({name: value})).rowcount == 1
+
+    def unknown(self, key: Key, name: str) -> Any:
+        table = sa.table(key.table.name, *map(sa.column, [*key.columns(), name]))
+        at = [table.c[column] == text for column, text in key.columns().items()]
+        with self.engine.connect() as connection:
+            return connection.execute(sa.select(table.c[name]).where(*at)).scalar_one()
+
+
+def made(request: pytest.FixtureRequest, folder: Path) -> Any:
+    """The backend that a fixture's parameter names."""
+    if request.param == "memory":
+        return MemoryBackend()
+    if request.param == "sqlite":
+        return SqlBackend(f"sqlite:///{folder / 'leases.db'}")
+    return SqlBackend(request.getfixturevalue("postgres_server").create_database(f"leases-{uuid.uuid4().hex[:8]}"))
