@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A frozen batch as an application on Spark sees it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from shardbatch.core import manifest as manifests
+from shardbatch.core.batch import Start
+from shardbatch.core.manifest import Manifest
+from shardbatch.errors import ConfigurationError, LeaseLost, ManifestChanged, NothingFinished, StagingError
+from shardbatch.landing import layout
+from shardbatch.landing.location import joined, rewritten
+from shardbatch.spark.arguments import Order, find_order
+from shardbatch.spark.files import FrameFiles, files_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class SparkBatch:
+    """A frozen batch; a context manager, and each entering is a start of its own.
+
+    ``manifest`` describes the batch; ``attempt`` is the one this application works for; ``start_id`` is that of the
+    block being in, ``None`` outside.
+    """
+
+    def __init__(self, spark: SparkSession, order: Order, manifest: Manifest, files: FrameFiles) -> None:
+        self.spark = spark
+        self.manifest = manifest
+        self.attempt = order.attempt
+        self.start_id: str | None = None
+        self._work = order.work
+        self._files = files
+        uri = rewritten(order.manifest, order.schemes)
+        self._folder = uri.rpartition("/")[0]
+        inside = layout.staging_of(uri, manifest.namespace, manifest.batch_id)
+        self._staging = inside or rewritten(manifest.staging, order.schemes)
+        self._outputs: dict[str, str] = {}
+
+    @property
+    def batch_id(self) -> str:
+        """The batch's id."""
+        return self.manifest.batch_id
+
+    @property
+    def record_count(self) -> int:
+        """How many records the batch holds."""
+        return self.manifest.totals.records
+
+    def records(self) -> DataFrame:
+        """The records: exactly the files that the manifest names, whatever else stands beside them.
+
+        Columns as in :data:`shardbatch.spark.schema.RECORD_SCHEMA`; no row for an empty batch. A file that is missing
+        or damaged is an error, also where the session is set to pass such files over.
+
+        :raises StagingError: if a file is missing or cannot be reached.
+        """
+        from shardbatch.spark.schema import RECORD_SCHEMA
+
+        frames = [
+            self._read([joined(self._staging, file.path) for file in files], generation)
+            for generation, files in self.manifest.files_by_generation().items()
+        ]
+        if not frames:
+            return self.spark.createDataFrame([], RECORD_SCHEMA)
+        return reduce(lambda left, right: left.unionAll(right), frames)
+
+    def output(self, out: str) -> str:
+        """The folder of this start below an output root: ``<out>/batch_id=…/start=…``. Write there and nowhere else.
+
+        :param out: the root that ``read_committed`` reads; on a file system that the Airflow workers reach too.
+        :raises ConfigurationError: outside of the ``with`` block.
+        """
+        if self.start_id is None:
+            raise ConfigurationError(
+                "batch.output(...) belongs into a block of its own start.",
+                remedy="Write 'with open_batch(spark) as batch:' around the work.",
+            )
+        folder = joined(str(out), layout.output_folder(self.batch_id, self.start_id))
+        self._outputs[self._files.qualified(str(out))] = folder
+        return folder
+
+    def check(self) -> None:
+        """Refuse to go on if a newer attempt of the batch was opened; to be called just before publishing.
+
+        It narrows the time in which two attempts publish and cannot close it: the sink's own atomic replace, or start
+        folders, do.
+
+        :raises LeaseLost: if there is a newer attempt.
+        :raises StagingError: if the attempts cannot be listed, or this one is not among them.
+        """
+        folder = joined(self._folder, "attempts")
+        known = [int(name) for name in self._files.names(folder) if name.isdigit()]
+        if max(known, default=0) > self.attempt:
+            raise LeaseLost(
+                f"Batch {self.batch_id}: attempt {max(known)} was opened, and this is attempt {self.attempt}.",
+                remedy="Nothing is lost: the newer attempt does the work. End this application.",
+            )
+        if self.attempt not in known:
+            raise StagingError(
+                f"Attempt {self.attempt} of batch {self.batch_id} is not recorded in {folder}.",
+                remedy="Pass the attempt that freeze opened (batch.attempt), and the manifest where it stands.",
+            )
+
+    def __enter__(self) -> SparkBatch:
+        self.start_id = f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+        self._outputs = {}
+        return self
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        start_id, outputs = self.start_id, dict(self._outputs)
+        self.start_id = None
+        if kind is None and start_id is not None:
+            self._finish(Start(start_id, self.attempt, self._work, tuple(sorted(outputs))), outputs)
+
+    def _finish(self, start: Start, outputs: dict[str, str]) -> None:
+        for out, folder in outputs.items():
+            if not self._files.there(folder):
+                raise NothingFinished(
+                    f"batch.output({out!r}) was asked for, but nothing was written to {folder}.",
+                    remedy="Write the result there, also an empty one, or ask for the output only when there is one.",
+                )
+        content = json.dumps(dict(start.to_json(), batch_id=self.batch_id), sort_keys=True)
+        name = layout.start_name(start.attempt, start.start_id)
+        self._files.put(joined(self._folder, "starts", name), "start.json", content)
+
+    def _read(self, paths: list[str], generation: int) -> DataFrame:
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import functions as F
+
+        from shardbatch.spark.schema import FILE_SCHEMA, RECORD_SCHEMA
+
+        strict = self.spark.read.option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
+        try:
+            frame = strict.schema(FILE_SCHEMA).parquet(*paths)
+        except AnalysisException as error:
+            if "PATH_NOT_FOUND" not in str(error):
+                raise
+            raise StagingError(
+                f"A landed file of batch {self.batch_id} is missing in {self._staging}.",
+                remedy="Restore it. Slices of committed batches are removed after archive_for (7 days by default).",
+            ) from error
+        column = F.lit(generation).cast("int").alias("shard_generation")
+        return frame.select(*[column if n == "shard_generation" else F.col(n) for n in RECORD_SCHEMA.names])
+
+
+def open_batch(
+    spark: SparkSession,
+    manifest: str | None = None,
+    attempt: int | None = None,
+    *,
+    digest: str | None = None,
+    work: str | None = None,
+    schemes: Mapping[str, str] | str | None = None,
+) -> SparkBatch:
+    """The batch that this application was started for, as a context manager.
+
+    ::
+
+        with open_batch(spark) as batch:
+            batch.records().write.parquet(batch.output(out))
+
+    Leaving the block without an error writes the start's done marker beside the manifest; ``commit`` chooses among
+    those. What is not given is taken from the environment (``SHARDBATCH_MANIFEST``, ``SHARDBATCH_ATTEMPT``,
+    ``_DIGEST``, ``_WORK``, ``_SCHEMES``), else from Spark's configuration (``spark.shardbatch.manifest``, …), else from
+    the command line (``--shardbatch-manifest``, …).
+
+    :param manifest: the manifest's URI.
+    :param attempt: the attempt that freeze opened, 1 or more.
+    :param digest: the manifest's digest; without it a changed manifest is not noticed.
+    :param work: the task of the block; two tasks of one block are told apart by it.
+    :param schemes: under which scheme this cluster knows a URI's, such as ``{"s3": "s3a"}``.
+    :raises ConfigurationError: if no manifest or no attempt is known.
+    :raises ManifestChanged: if the manifest is not the one that was frozen.
+    :raises UnsupportedSchema: if a later major version wrote it.
+    :raises StagingError: if it cannot be read.
+    """
+    given = {"manifest": manifest, "attempt": attempt, "digest": digest, "work": work, "schemes": schemes}
+    order = find_order(spark, given)
+    uri = rewritten(order.manifest, order.schemes)
+    files = files_of(spark)
+    content = files.read(uri)
+    if order.digest and manifests.digest(content) != order.digest:
+        raise ManifestChanged(f"The manifest {uri} is not the one that was frozen.", uri=uri)
+    return SparkBatch(spark, order, Manifest.loads(content), files)
