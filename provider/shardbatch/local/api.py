@@ -128,7 +128,7 @@ class Api:
 def _parse(body: bytes) -> dict[str, Any]:
     try:
         values = json.loads(body or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ServiceError("SerializationException", "the request's body is not JSON") from None
     if not isinstance(values, dict):
         raise ServiceError("SerializationException", "the request's body is not a JSON object")

@@ -82,7 +82,7 @@ class Fields:
         value = self.values.get(name)
         if value is None:
             return None
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not abs(value) < 1e12:
             raise mistyped(name, "a number of seconds since the epoch")
         return round(value * 1000)
 

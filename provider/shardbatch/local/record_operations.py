@@ -15,7 +15,7 @@ from shardbatch.local.faults import FaultKind
 from shardbatch.local.fields import NUMBER, Fields, mistyped
 from shardbatch.local.records import IteratorType, Records
 from shardbatch.local.request import Request
-from shardbatch.local.stream import Stream
+from shardbatch.local.stream import Stream, hash_of
 
 MOST_RECORDS = 10_000
 MOST_ENTRIES = 500
@@ -104,7 +104,7 @@ class RecordOperations:
         return stream.max_record_bytes or self._options.max_record_bytes
 
     @staticmethod
-    def _check_entry(entry: Any, most_bytes: int) -> tuple[str, str, int, int | None]:
+    def _check_entry(entry: Any, most_bytes: int) -> tuple[str, str, int, int]:
         if not isinstance(entry, dict):
             raise mistyped("Records", "a list of objects")
         key, data, explicit = entry.get("PartitionKey"), entry.get("Data"), entry.get("ExplicitHashKey")
@@ -118,8 +118,12 @@ class RecordOperations:
             raise mistyped("Data", "base64 text") from None
         if size > most_bytes:
             raise malformed(f"Data must have at most {most_bytes} bytes, has {size}")
+        try:
+            hash_key = hash_of(str(key))
+        except UnicodeEncodeError:
+            raise mistyped("PartitionKey", "a string of whole characters") from None
         if explicit is None:
-            return str(key), data, size, None
+            return str(key), data, size, hash_key
         if not isinstance(explicit, str):
             raise mistyped("ExplicitHashKey", "a string")
         return str(key), data, size, parse_hash_key("ExplicitHashKey", explicit)

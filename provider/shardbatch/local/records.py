@@ -11,7 +11,7 @@ from shardbatch.local.engine import Engine
 from shardbatch.local.failure import ServiceError, invalid, not_found
 from shardbatch.local.sequence import decode
 from shardbatch.local.shard import Shard
-from shardbatch.local.stream import Stream, hash_of
+from shardbatch.local.stream import Stream
 from shardbatch.local.tokens import Iterator
 
 MAX_PAGE_BYTES = 10 * 1024 * 1024
@@ -146,13 +146,13 @@ class Records:
     # writing
 
     def write(
-        self, stream: Stream, partition_key: str, data: str, size: int, hash_key: int | None, now_ms: int
+        self, stream: Stream, partition_key: str, data: str, size: int, hash_key: int, now_ms: int
     ) -> tuple[Shard, str]:
         """Add one record: base64 ``data`` of ``size`` bytes. Returns its shard and sequence number.
 
         :raises ServiceError: ProvisionedThroughputExceededException
         """
-        shard = stream.route(hash_of(partition_key) if hash_key is None else hash_key)
+        shard = stream.route(hash_key)
         if self._engine.options.limits and not stream.throttle(shard).admit_write(size, now_ms):
             raise ServiceError("ProvisionedThroughputExceededException", f"shard {shard.shard_id} is written too fast")
         return shard, shard.append(partition_key, data, size, now_ms)
