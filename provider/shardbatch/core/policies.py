@@ -12,7 +12,7 @@ from shardbatch.errors import ConfigurationError
 
 
 class GapPolicy(str, Enum):
-    """``fail``: a slice that begins with a gap waits until it is accepted. ``record``: it goes on, with the gap noted."""
+    """``fail``: a slice that begins with a gap waits until accepted. ``record``: it goes on, with the gap noted."""
 
     FAIL = "fail"
     RECORD = "record"

@@ -94,6 +94,18 @@ class StagingArea:
         """The URI of a path."""
         return joined(self.uri, path)
 
+    def write_manifest(self, namespace: Namespace, batch_id: str, content: bytes) -> str:
+        """Write a batch's manifest whole; its URI."""
+        return self.write(layout.manifest_path(namespace, batch_id), content)
+
+    def read_manifest(self, namespace: Namespace, batch_id: str) -> bytes:
+        """Read a batch's manifest."""
+        return self.read(layout.manifest_path(namespace, batch_id))
+
+    def note_attempt(self, namespace: Namespace, batch_id: str, attempt: int) -> None:
+        """Leave the number of an opened attempt beside the manifest, for ``batch.check()``."""
+        self.write(layout.attempt_path(namespace, batch_id, attempt), b"")
+
     def finished_starts(self, namespace: Namespace, batch_id: str) -> list[Start]:
         """The starts whose done markers stand beside the batch's manifest, oldest attempt first."""
         found: dict[str, Start] = {}

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of an application without Airflow: each takes the steps itself, over real landing and any store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from shardbatch.consumer import Claim, Committed, Consumer, Frozen, Outcome, claim, commit, freeze, land
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.owner import Owner
+from shardbatch.core.ports import Clock, LeaseStore, Verdict
+from shardbatch.core.rows import BATCH, Namespace
+from shardbatch.landing.area import StagingArea
+from shardbatch.landing.layout import start_name, starts_folder
+from shardbatch.stores.memory import MemoryStore
+from tests.support.scripted import ScriptedStream
+
+
+@dataclass
+class FakeTime:
+    """A clock that sleeping moves, and each look by a millisecond."""
+
+    ms: int = 1_800_000_000_000
+
+    def now_ms(self) -> int:
+        self.ms += 1
+        return self.ms
+
+    def sleep(self, seconds: float) -> None:
+        self.ms += int(seconds * 1000)
+
+    def clock(self) -> Clock:
+        return Clock(now_ms=self.now_ms, monotonic=lambda: self.ms / 1000, sleep=self.sleep)
+
+
+@dataclass
+class Rig:
+    """An application on a scripted stream, with the verdicts that a test sets for its owners."""
+
+    folder: Path
+    stream: ScriptedStream = field(default_factory=ScriptedStream)
+    store: LeaseStore = field(default_factory=MemoryStore)
+    time: FakeTime = field(default_factory=FakeTime)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def consumer(self, **changes: Any) -> Consumer:
+        self.folder.mkdir(exist_ok=True)
+        consumer = Consumer(
+            namespace=Namespace("etl", self.stream.name),
+            source=self.stream,
+            store=self.store,
+            landing=StagingArea(str(self.folder)),
+            liveness=lambda owner: self.verdicts.get(owner, Verdict.ACTIVE),
+            deployment="here",
+            clock=self.time.clock(),
+            say=self.said.append,
+            warn=self.said.append,
+        )
+        return replace(consumer, **{**self.options, **changes})
+
+    def owner(self, run: str) -> Owner:
+        return Owner("here", "dag", run, "orders")
+
+    def over(self, run: str) -> None:
+        """Airflow reports this run finished from now on."""
+        self.verdicts[str(self.owner(run))] = Verdict.OVER
+
+    def claim(self, run: str, **changes: Any) -> Claim:
+        return claim(self.consumer(**changes), self.owner(run))
+
+    def land(self, run: str, found: Claim, **changes: Any) -> list[Any]:
+        consumer = self.consumer(**changes)
+        return [land(consumer, self.owner(run), g.group, self.stream.now_ms + 1) for g in found.groups]
+
+    def freeze(self, run: str, handed: str | None = None, **changes: Any) -> Frozen:
+        return freeze(self.consumer(**changes), self.owner(run), handed)
+
+    def work(self, frozen: Frozen, name: str = "transform", start_id: str | None = None) -> str:
+        """What an application does that finishes: its output, then its done marker."""
+        assert frozen.batch_id is not None
+        chosen = start_id or f"s{frozen.attempt}"
+        out = self.folder.parent / "out"
+        place = out / f"batch_id={frozen.batch_id}" / f"start={chosen}"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "records.json").write_text(json.dumps(self.records(frozen.batch_id)))
+        folder = starts_folder(Namespace("etl", self.stream.name), frozen.batch_id)
+        marker = self.folder / folder / start_name(frozen.attempt, chosen) / "start.json"
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        done = {"start_id": chosen, "attempt": frozen.attempt, "work": name, "outputs": [str(out)]}
+        marker.write_text(json.dumps(done))
+        return chosen
+
+    def commit(self, run: str, frozen: Frozen, **changes: Any) -> Committed:
+        return commit(self.consumer(**changes), self.owner(run), frozen.batch_id, frozen.attempt)
+
+    def run(self, run: str, **changes: Any) -> Committed:
+        """One whole healthy run, over when it returns."""
+        found = self.claim(run, **changes)
+        committed = Committed()
+        if found.outcome not in (Outcome.NOTHING, Outcome.HELD):
+            self.land(run, found, **changes)
+            frozen = self.freeze(run, found.batch_id, **changes)
+            if frozen.record_count:
+                self.work(frozen)
+            committed = self.commit(run, frozen, **changes)
+        self.over(run)
+        return committed
+
+    def manifest(self, batch_id: str) -> dict[str, Any]:
+        folder = self.folder / "etl" / self.stream.name / "batches" / batch_id
+        return dict(json.loads((folder / "manifest.json").read_bytes()))
+
+    def records(self, batch_id: str) -> list[str]:
+        """The sequence numbers of a batch, in the order that its manifest gives."""
+        found: list[str] = []
+        for entry in self.manifest(batch_id)["slices"]:
+            for file in entry["files"]:
+                found.extend(pq.read_table(self.folder / file["path"]).column("sequence_number").to_pylist())
+        return found
+
+    def batches(self, state: BatchState | None = None) -> list[Batch]:
+        rows: list[Any] = list(self.store.list(BATCH, Namespace("etl", self.stream.name)))
+        return [row for row in rows if state is None or row.state is state]
+
+    def committed(self) -> list[str]:
+        """The records of all committed batches, batch after batch."""
+        done = sorted(self.batches(BatchState.COMMITTED), key=lambda b: b.batch_id)
+        return [number for batch in done for number in self.records(batch.batch_id)]
+
+    def sink(self) -> list[str]:
+        """What a reader of committed starts sees."""
+        seen: list[str] = []
+        for batch in self.batches(BatchState.COMMITTED):
+            for start in batch.start:
+                for output in start.outputs:
+                    place = Path(output) / f"batch_id={batch.batch_id}" / f"start={start.start_id}"
+                    seen.extend(json.loads((place / "records.json").read_text()))
+        return sorted(seen, key=int)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stream whose every move a test decides: the ``Source`` port in memory, without pace or network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+
+import pyarrow as pa
+
+from shardbatch.core.ports import Capabilities, Page
+from shardbatch.core.position import Kind, Position, after, at_timestamp
+from shardbatch.core.shard import MAX_HASH_KEY, HashRange, Shard, hash_key
+from shardbatch.errors import SourceError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+SCHEMA = pa.schema(
+    [
+        ("sequence_number", pa.string()),
+        ("sub_sequence_number", pa.int64()),
+        ("partition_key", pa.string()),
+        ("arrival_time", pa.timestamp("us", tz="UTC")),
+        ("data", pa.binary()),
+    ]
+)
+
+
+@dataclass
+class Item:
+    """One record of a scripted shard."""
+
+    sequence_number: int
+    key: str
+    data: bytes
+    arrival_ms: int
+
+
+@dataclass
+class ScriptedShard:
+    """A shard: its records still held, its range and parents, and whether it is closed, listed or gone."""
+
+    shard_id: str
+    hash_range: HashRange
+    parents: tuple[str, ...] = ()
+    items: list[Item] = field(default_factory=list)
+    closed: bool = False
+    gone: bool = False
+
+
+class ScriptedStream:
+    """A stream under a test's control; ``now_ms`` is its clock, ``page_size`` the records of one page."""
+
+    capabilities = Capabilities(lineage=True, timestamps=True, exact_tip=True)
+
+    def __init__(self, name: str = "orders", shards: int = 1, page_size: int = 3) -> None:
+        self.name = name
+        self.page_size = page_size
+        self.now_ms = 1_800_000_000_000
+        self.created_ms = 1
+        self.retention = timedelta(hours=24)
+        self.shards: dict[str, ScriptedShard] = {}
+        self.failing: dict[str, SourceError] = {}
+        self.names_children = True
+        self.reads: list[tuple[str, str]] = []
+        self._next_sequence = 100
+        self._next_shard = 0
+        width = (MAX_HASH_KEY + 1) // shards
+        for number in range(shards):
+            end = MAX_HASH_KEY if number == shards - 1 else (number + 1) * width - 1
+            self._add(HashRange(number * width, end), ())
+
+    def _add(self, hash_range: HashRange, parents: tuple[str, ...]) -> ScriptedShard:
+        shard = ScriptedShard(f"shardId-{self._next_shard:012d}", hash_range, parents)
+        self._next_shard += 1
+        self.shards[shard.shard_id] = shard
+        return shard
+
+    def put(self, *keys: str, shard_id: str | None = None) -> list[str]:
+        """Append a record for each key; its data are its sequence number. The sequence numbers."""
+        added = []
+        for key in keys:
+            shard = self.shards[shard_id] if shard_id else self._of(key)
+            number = self._next_sequence
+            self._next_sequence += 1
+            shard.items.append(Item(number, key, str(number).encode(), self.now_ms))
+            added.append(str(number))
+        return added
+
+    def _of(self, key: str) -> ScriptedShard:
+        point = hash_key(key)
+        return next(s for s in self.shards.values() if not s.closed and point in s.hash_range)
+
+    def split(self, shard_id: str) -> tuple[str, str]:
+        """Close a shard in favour of two children."""
+        parent = self.shards[shard_id]
+        parent.closed = True
+        middle = (parent.hash_range.start + parent.hash_range.end) // 2
+        low = self._add(HashRange(parent.hash_range.start, middle), (shard_id,))
+        high = self._add(HashRange(middle + 1, parent.hash_range.end), (shard_id,))
+        return low.shard_id, high.shard_id
+
+    def merge(self, left: str, right: str) -> str:
+        """Close two neighbours in favour of one child."""
+        low, high = sorted((self.shards[left], self.shards[right]), key=lambda s: s.hash_range.start)
+        low.closed = high.closed = True
+        return self._add(HashRange(low.hash_range.start, high.hash_range.end), (left, right)).shard_id
+
+    def trim(self, shard_id: str, keep: int) -> None:
+        """Drop all but the newest records of a shard."""
+        items = self.shards[shard_id].items
+        self.shards[shard_id].items = items[len(items) - keep :] if keep else []
+
+    def forget(self, shard_id: str) -> None:
+        """The service knows the shard no more."""
+        self.shards[shard_id].gone = True
+
+    def identity(self) -> str:
+        return f"scripted:{self.name}@{self.created_ms}"
+
+    def list_shards(self) -> list[Shard]:
+        return [Shard(s.shard_id, s.parents, s.hash_range, s.closed) for s in self.shards.values() if not s.gone]
+
+    def resolve(self, start: Position) -> Position:
+        return at_timestamp(self.now_ms) if start.kind is Kind.LATEST else start
+
+    def retention_ms(self) -> int:
+        return int(self.retention.total_seconds() * 1000)
+
+    def read(self, shard_id: str, position: Position) -> Iterator[Page]:
+        self.reads.append((shard_id, str(position)))
+        current = position
+        first = True
+        while True:
+            if shard_id in self.failing:
+                raise self.failing[shard_id]
+            shard = self.shards[shard_id]
+            if shard.gone:
+                yield Page(self._batch([]), current, ended=True, gone=True)
+                return
+            waiting = [item for item in shard.items if _follows(item, current)]
+            page, rest = waiting[: self.page_size], waiting[self.page_size :]
+            gone = first and current.kind is Kind.AFTER_SEQUENCE_NUMBER and self._missing(shard, current)
+            if page:
+                current = after(str(page[-1].sequence_number))
+            ended = shard.closed and not rest
+            lag = self.now_ms - rest[0].arrival_ms + 1 if rest else 0
+            children = tuple(s for s in self.list_shards() if shard_id in s.parent_shard_ids) if ended else ()
+            yield Page(
+                self._batch(page),
+                current,
+                ended=ended,
+                children=children if self.names_children else (),
+                millis_behind_latest=lag,
+                checkpoint_gone=gone,
+            )
+            first = False
+            if ended:
+                return
+
+    def _missing(self, shard: ScriptedShard, position: Position) -> bool:
+        number = int(position.sequence_number or 0)
+        return all(item.sequence_number != number for item in shard.items)
+
+    def _batch(self, items: list[Item]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict(
+            {
+                "sequence_number": [str(item.sequence_number) for item in items],
+                "sub_sequence_number": [0 for _ in items],
+                "partition_key": [item.key for item in items],
+                "arrival_time": [EPOCH + timedelta(milliseconds=item.arrival_ms) for item in items],
+                "data": [item.data for item in items],
+            },
+            schema=SCHEMA,
+        )
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+def _follows(item: Item, position: Position) -> bool:
+    if position.kind is Kind.AT_TIMESTAMP:
+        return item.arrival_ms >= (position.timestamp_ms or 0)
+    if position.kind is Kind.AFTER_SEQUENCE_NUMBER:
+        return item.sequence_number > int(position.sequence_number or 0)
+    return position.kind is Kind.TRIM_HORIZON
