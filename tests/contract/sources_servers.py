@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers of the source suite, each behind one face: a client to write with, a clock to move, and what it can do."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from shardbatch.core.ports import Clock, Page
+from shardbatch.core.position import Position
+from shardbatch.core.shard import Shard
+from shardbatch.local import StreamServer
+from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
+from tests.support.aws import AwsServer
+from tests.support.waiting import wait_until
+
+MIDDLE = 2**127
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a server can do beyond the least that a Kinesis server does."""
+
+    names_children: bool = True
+    trims: bool = True
+    pages_listings: bool = True
+    takes_arns: bool = True
+    measures_lag: bool = True
+    recounts: bool = True
+
+
+class Hurried:
+    """A clock for sources: sleeping takes next to no time and counts in full."""
+
+    def __init__(self) -> None:
+        self.skipped = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        nap = min(seconds, 0.01)
+        time.sleep(nap)
+        self.skipped += seconds - nap
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(
+            now_ms=lambda: time.time_ns() // 1_000_000,
+            monotonic=lambda: time.monotonic() + self.skipped,
+            sleep=self.sleep,
+        )
+
+
+@dataclass
+class World:
+    """One server."""
+
+    server: AwsServer
+    can: Abilities
+    advance: Callable[[timedelta], None]
+    client: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.client = self.server.client("kinesis")
+
+    def stream(self, shards: int = 1) -> Stream:
+        """A new stream, active."""
+        stream = Stream(self, f"t-{uuid.uuid4().hex[:12]}")
+        stream.create(shards)
+        return stream
+
+
+@dataclass
+class Stream:
+    """One stream of a server, and sources on it."""
+
+    world: World
+    name: str
+
+    def create(self, shards: int) -> None:
+        self.world.client.create_stream(StreamName=self.name, ShardCount=shards)
+        self.settle()
+
+    def delete(self) -> None:
+        self.world.client.delete_stream(StreamName=self.name)
+        wait_until(lambda: self.name not in self.world.client.list_streams(Limit=1000)["StreamNames"], 10, "deletion")
+
+    def summary(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.world.client.describe_stream_summary(StreamName=self.name)
+        return found["StreamDescriptionSummary"]  # type: ignore[no-any-return]
+
+    def settle(self) -> None:
+        wait_until(lambda: self.summary()["StreamStatus"] == "ACTIVE", 20, f"{self.name} to be active")
+
+    def source(self, *, by_arn: bool = False, **options: Any) -> KinesisSource:
+        client = self.world.server.client("kinesis", attempts=1)
+        named = self.summary()["StreamARN"] if by_arn else self.name
+        options = {"idle_interval": timedelta(0), "calls_per_second": 5.0, **options}
+        return KinesisSource(client, named, clock=Hurried().clock, options=KinesisOptions(**options))
+
+    def put(self, *texts: str, hash_key: int = 0) -> list[str]:
+        """Write records into the shard that owns a hash key; their sequence numbers."""
+        entries = [{"Data": t.encode(), "PartitionKey": f"k-{t}", "ExplicitHashKey": str(hash_key)} for t in texts]
+        answer = self.world.client.put_records(StreamName=self.name, Records=entries)
+        assert answer["FailedRecordCount"] == 0
+        return [record["SequenceNumber"] for record in answer["Records"]]
+
+    def split(self, shard: Shard) -> None:
+        assert shard.hash_range is not None
+        middle = (shard.hash_range.start + shard.hash_range.end + 1) // 2
+        self.world.client.split_shard(
+            StreamName=self.name, ShardToSplit=shard.shard_id, NewStartingHashKey=str(middle)
+        )
+        self.settle()
+
+    def merge(self, shard: Shard, adjacent: Shard) -> None:
+        self.world.client.merge_shards(
+            StreamName=self.name, ShardToMerge=shard.shard_id, AdjacentShardToMerge=adjacent.shard_id
+        )
+        self.settle()
+
+
+def texts(*pages: Page) -> list[str]:
+    return [data.decode() for page in pages for data in page.records.column("data").to_pylist()]
+
+
+def to_end(source: KinesisSource, shard_id: str, start: Position) -> list[Page]:
+    """All pages of a shard that has ended."""
+    pages = []
+    for page in source.read(shard_id, start):
+        pages.append(page)
+        assert len(pages) < 100, "the shard does not end"
+    return pages
+
+
+def to_tip(pages: Iterator[Page]) -> list[Page]:
+    """Pages up to the first empty one at which the shard is not known to hold more."""
+    found = []
+    for page in pages:
+        found.append(page)
+        assert len(found) < 100, "the tip is not reached"
+        if page.ended or (page.records.num_rows == 0 and page.millis_behind_latest == 0):
+            break
+    return found
+
+
+def local(stack: ExitStack, *, ends_late: bool) -> World:
+    """The embedded server in one of the two ways in which servers end a shard."""
+    server = StreamServer(end_with_records=not ends_late, name_children=not ends_late).start()
+    stack.callback(server.stop)
+    aws = AwsServer("local", server.endpoint_url)
+    return World(aws, Abilities(names_children=not ends_late), lambda by: (server.clock.advance(by.total_seconds()), None)[1])
+
+
+def node(stack: ExitStack, request: pytest.FixtureRequest, name: str, can: Abilities) -> World:
+    """A public server, whose clock is set back afterwards."""
+    server = request.getfixturevalue(name)
+    stack.callback(lambda: server.advance(timedelta(0)))
+    return World(server, can, server.advance)
+
+
+WORLDS: dict[str, Callable[[ExitStack, pytest.FixtureRequest], World]] = {
+    "local": lambda stack, _: local(stack, ends_late=False),
+    "local-ends-late": lambda stack, _: local(stack, ends_late=True),
+    "kinesis-local": lambda stack, request: node(stack, request, "kinesis_local", Abilities(trims=False)),
+    "kinesalite": lambda stack, request: node(
+        stack,
+        request,
+        "kinesalite",
+        Abilities(
+            names_children=False, pages_listings=False, takes_arns=False, measures_lag=False, recounts=False
+        ),
+    ),
+}

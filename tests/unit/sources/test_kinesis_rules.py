@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pure rules of reading Kinesis: names, ranges of options, pace, patience, ends, iterators."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from shardbatch.core.ports import Clock
+from shardbatch.core.position import TRIM_HORIZON, Position, after, at_timestamp
+from shardbatch.core.shard import HashRange, Shard
+from shardbatch.errors import ConfigurationError, InvalidAnswer, SourceError, Throttled
+from shardbatch.sources import load_source
+from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
+from shardbatch.sources.kinesis.decoder import SCHEMA
+from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
+from shardbatch.sources.kinesis.listing import to_shard
+from shardbatch.sources.kinesis.options import StreamName
+from shardbatch.sources.kinesis.pace import MIB, Pace, Patience
+from shardbatch.sources.kinesis.reader import checkpoint_gone, fresh, iterator_parameters
+
+ARN = "arn:aws:kinesis:eu-west-1:210987654321:stream/orders"
+
+
+class Time:
+    """A clock that moves only by being slept on."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.now += seconds
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(now_ms=lambda: int(self.now * 1000), monotonic=lambda: self.now, sleep=self.sleep)
+
+
+def numbered(*numbers: tuple[int, int]) -> pa.RecordBatch:
+    rows = [
+        {"sequence_number": str(n), "sub_sequence_number": sub, "partition_key": "k", "arrival_time": 0, "data": b""}
+        for n, sub in numbers
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+
+def kept(records: pa.RecordBatch) -> list[tuple[int, int]]:
+    columns = records.to_pydict()
+    return list(zip(map(int, columns["sequence_number"]), columns["sub_sequence_number"], strict=True))
+
+
+# names and options
+
+
+def test_a_stream_is_named_by_name_or_arn() -> None:
+    assert StreamName.parse("orders").address == {"StreamName": "orders"}
+    assert StreamName.parse("orders").owner == {}
+    named = StreamName.parse(ARN)
+    assert (named.name, named.address, named.owner) == ("orders", {"StreamARN": ARN}, {"StreamARN": ARN})
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a/b", "a:b", "arn:aws:sqs:eu-west-1:1:orders", "arn:aws:kinesis:eu-west-1:1:stream/", ARN + "/x"]
+)
+def test_what_names_no_stream_is_refused_with_a_remedy(text: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        StreamName.parse(text)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("page_records", 0),
+        ("page_records", 10_001),
+        ("calls_per_second", 0),
+        ("calls_per_second", 5.1),
+        ("idle_interval", timedelta(seconds=-1)),
+        ("listed_shards", 1_001),
+        ("attempts", 0),
+        ("throttles", 0),
+        ("creating_timeout", timedelta(seconds=-1)),
+    ],
+)
+def test_an_option_out_of_its_range_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        KinesisOptions(**{name: value})
+
+
+def test_a_scheme_leads_to_its_source() -> None:
+    assert load_source("kinesis") is KinesisSource
+    with pytest.raises(ConfigurationError, match="kinesis"):
+        load_source("carrier-pigeon")
+
+
+# listings
+
+
+def test_parents_are_whichever_of_the_two_fields_is_set() -> None:  # K-2
+    def parents(**fields: str) -> tuple[str, ...]:
+        return to_shard({"ShardId": "s", **fields}).parent_shard_ids
+
+    assert parents() == ()
+    assert parents(ParentShardId="a") == ("a",)
+    assert parents(AdjacentParentShardId="b") == ("b",)
+    assert parents(ParentShardId="a", AdjacentParentShardId="b") == ("a", "b")
+    assert parents(ParentShardId="a", AdjacentParentShardId="a") == ("a",)
+
+
+def test_an_ending_number_closes_whatever_its_value() -> None:  # K-1
+    item: dict[str, Any] = {
+        "ShardId": "s",
+        "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": str(2**128 - 1)},
+        "SequenceNumberRange": {"StartingSequenceNumber": "49680629832520021470711316227327402784640272148308426754"},
+    }
+    shard = to_shard(item)
+    assert not shard.closed
+    assert shard.hash_range == HashRange(0, 2**128 - 1)
+    # An emulator ends every shard at a number far below those of its records.
+    item["SequenceNumberRange"]["EndingSequenceNumber"] = "9223372036854775807"
+    assert to_shard(item).closed
+
+
+# the end of a shard
+
+
+@pytest.mark.parametrize(  # KV-7, K-34
+    ("iterator", "children", "ending"),
+    [
+        (None, [("c", ("p",))], Ending.ENDED),
+        (None, [("c", ("p",)), ("d", ("p", "q"))], Ending.ENDED),
+        (None, [], Ending.CLAIMED),
+        (None, [("c", ())], Ending.CONTRADICTORY),
+        (None, [("c", ("p",)), ("d", ())], Ending.CONTRADICTORY),
+        ("it", [], Ending.OPEN),
+        ("it", [("c", ("p",))], Ending.CONTRADICTORY),
+        ("", [], Ending.CLAIMED),
+    ],
+)
+def test_what_an_answer_says_of_the_end(
+    iterator: str | None, children: list[tuple[str, tuple[str, ...]]], ending: Ending
+) -> None:
+    assert judge(iterator, [Shard(name, parents) for name, parents in children]) is ending
+
+
+def test_a_listing_confirms_the_end_only_if_it_shows_the_shard_closed_or_not_at_all() -> None:
+    child = Shard("c", ("p",))
+    assert confirmed("p", [Shard("p", closed=True), child, Shard("x", ("q",))]) == (True, (child,))
+    assert confirmed("p", [child]) == (True, (child,))
+    assert confirmed("p", [Shard("p"), child]) == (False, ())
+
+
+# iterators
+
+
+@pytest.mark.parametrize(  # KV-2, K-32, K-39
+    ("start", "last_read", "kind", "where"),
+    [
+        (TRIM_HORIZON, None, "TRIM_HORIZON", {}),
+        (at_timestamp(1_790_000_000_123), None, "AT_TIMESTAMP", {"Timestamp": 1_790_000_000.123}),
+        (after("100"), None, "AT_SEQUENCE_NUMBER", {"StartingSequenceNumber": "100"}),
+        (after("100", 1), None, "AT_SEQUENCE_NUMBER", {"StartingSequenceNumber": "100"}),
+        (TRIM_HORIZON, "7", "AFTER_SEQUENCE_NUMBER", {"StartingSequenceNumber": "7"}),
+        (at_timestamp(1), "7", "AFTER_SEQUENCE_NUMBER", {"StartingSequenceNumber": "7"}),
+        (after("100"), "100", "AFTER_SEQUENCE_NUMBER", {"StartingSequenceNumber": "100"}),
+    ],
+)
+def test_where_an_iterator_is_asked_for(
+    start: Position, last_read: str | None, kind: str, where: dict[str, Any]
+) -> None:
+    assert iterator_parameters(start, last_read) == {"ShardIteratorType": kind, **where}
+
+
+@pytest.mark.parametrize(  # KV-2, K-4, KV-1
+    ("start", "records", "left"),
+    [
+        (TRIM_HORIZON, [(1, 0), (2, 0)], [(1, 0), (2, 0)]),
+        (after("100"), [(100, 0), (101, 0)], [(101, 0)]),
+        (after("100"), [(100, 0)], []),
+        (after("9"), [(9, 0), (10, 0), (11, 0)], [(10, 0), (11, 0)]),
+        (after("10"), [(9, 0), (10, 0), (100, 0)], [(100, 0)]),
+        (after("100", 1), [(100, 0), (100, 1), (100, 2), (101, 0)], [(100, 2), (101, 0)]),
+        (after("100", 2), [(100, 2), (100, 10)], [(100, 10)]),
+        (after("100"), [(102, 0)], [(102, 0)]),
+    ],
+)
+def test_what_is_dropped_after_a_checkpoint(
+    start: Position, records: list[tuple[int, int]], left: list[tuple[int, int]]
+) -> None:
+    assert kept(fresh(numbered(*records), start)) == left
+
+
+def test_a_checkpoint_is_gone_when_the_first_record_is_a_later_one_or_there_is_none() -> None:  # K-7
+    start = after("9")
+    assert not checkpoint_gone(start, numbered((9, 0), (10, 0)), at_tip=True)
+    assert checkpoint_gone(start, numbered((10, 0)), at_tip=False)
+    assert checkpoint_gone(start, numbered(), at_tip=True)
+    assert not checkpoint_gone(start, numbered(), at_tip=False)
+
+
+# pace and patience
+
+
+def test_calls_keep_their_distance() -> None:
+    time = Time()
+    pace = Pace(time.clock, 0.25, 1.0)
+    starts = []
+    for _ in range(5):
+        pace.take()
+        starts.append(time.now)
+        pace.answered(10, idle=False)
+    assert [b - a for a, b in zip(starts, starts[1:], strict=False)] == [0.25] * 4
+
+
+def test_an_idle_shard_is_asked_once_a_second() -> None:  # R62
+    time = Time()
+    pace = Pace(time.clock, 0.25, 1.0)
+    pace.take()
+    pace.answered(0, idle=True)
+    assert pace.remaining() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("metered", "rest"), [(MIB, 0.5), (4 * MIB, 2.0), (9 * MIB, 5.0), (10 * MIB, 5.0), (12 * MIB, 6.0)]
+)
+def test_bytes_are_paid_for_from_the_end_of_the_answer(metered: int, rest: float) -> None:
+    time = Time()
+    pace = Pace(time.clock, 0.25, 1.0)
+    pace.take()
+    time.now += 3.0  # the answer takes its time to come in
+    pace.answered(metered, idle=False)
+    assert pace.remaining() == rest
+
+
+def test_a_short_answer_does_not_shorten_the_distance() -> None:
+    time = Time()
+    pace = Pace(time.clock, 0.25, 1.0)
+    pace.take()
+    pace.answered(1, idle=False)
+    assert pace.remaining() == 0.25
+
+
+def test_throttled_calls_wait_longer_and_longer_with_jitter() -> None:  # R61
+    def waits(draw: float) -> list[float]:
+        patience = Patience(6, 20, draw=lambda: draw)
+        return [patience.throttled(Throttled()) for _ in range(20)]
+
+    low, high = waits(0.0), waits(1.0)
+    assert low == sorted(low)
+    assert high == sorted(high)
+    assert all(2 * a == b for a, b in zip(low, high, strict=True))
+    assert (high[0], high[-1]) == (0.25, 5.0)
+
+
+def test_patience_ends_and_begins_anew_after_a_good_answer() -> None:
+    patience = Patience(3, 3)
+    for _ in range(2):
+        for _ in range(2):
+            patience.failed(SourceError())
+        for _ in range(3):
+            patience.throttled(Throttled())
+        for _ in range(2):
+            patience.expired(SourceError())
+        with pytest.raises(SourceError):
+            patience.failed(SourceError())
+        with pytest.raises(Throttled):
+            patience.throttled(Throttled())
+        with pytest.raises(InvalidAnswer):
+            patience.expired(SourceError())
+        patience.reset()
