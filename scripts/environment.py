@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process environment in which Airflow and Spark run from this checkout: the virtual environment first, a Java, loopback.
+"""The process environment in which Airflow and Spark run from this checkout: its own programs, a Java, loopback.
 
 Used by the demo, the tests and the benchmarks. ``python -m scripts.environment`` prints it as shell exports.
 """

@@ -112,7 +112,7 @@ def write_stamp(wanted: dict[str, str]) -> None:
 
 
 def start_anew_if_broken() -> None:
-    """Removes an environment that is half made, was moved, does not run, or has another Python than the one asked for."""
+    """Removes an environment that is half made, was moved, does not run, or is of another Python than wanted."""
     if not VENV.exists():
         return
     version = python_of_venv()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""shardbatch's Airflow plugin. It is loaded through the wheel's `airflow.plugins` entry point by every Airflow process."""
+"""shardbatch's Airflow plugin, loaded by every Airflow process through the wheel's `airflow.plugins` entry point."""
 
 from __future__ import annotations
 

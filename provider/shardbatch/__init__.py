@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Consume sharded streams in batches with Apache Airflow and Spark.
 
-The public names are loaded when they are first used: a Spark executor that reads :data:`__version__` imports no Airflow,
-and parsing a DAG file imports no vendor library.
+The public names are loaded when they are first used: a Spark executor that imports a part of this package imports no
+Airflow, and parsing a DAG file imports no vendor library.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _HOMES = {
     "open_batch": "landing.batch",
 }
 
-__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604 - the lazy names exist through __getattr__
+__all__ = ["__version__", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:

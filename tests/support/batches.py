@@ -12,7 +12,6 @@ from shardbatch.core.manifest import Manifest, ShardSlice, digest, totals_of
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after
 from shardbatch.core.rows import Namespace
 from shardbatch.core.slice import Slice
-from shardbatch.landing import layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +49,7 @@ class Frozen:
 
     def open_attempt(self, attempt: int) -> int:
         """Record an attempt as freeze does."""
-        self.area.write(layout.attempt_path(self.manifest.namespace, self.manifest.batch_id, attempt), b"{}\n")
+        self.area.note_attempt(self.manifest.namespace, self.manifest.batch_id, attempt)
         return attempt
 
 
@@ -86,5 +85,5 @@ def freeze(
         totals=totals_of(entries),
     )
     content = manifest.dumps()
-    uri = area.write(layout.manifest_path(namespace, batch_id), content)
+    uri = area.write_manifest(namespace, batch_id, content)
     return Frozen(area, manifest, uri, digest(content))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """moto as a server: S3 for staging, and a smoke target, since users' own tests run on it.
 
-Known to be wrong there: Kinesis resharding (the closed parent still takes records and never ends) and conditional writes
-under concurrency.
+Known to be wrong there: Kinesis resharding (the closed parent still takes records and never ends), and conditional
+writes under concurrency.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from shardbatch.core.position import Kind, Position, after, at_timestamp
 from shardbatch.core.shard import MAX_HASH_KEY, HashRange, Shard, hash_key
 from shardbatch.errors import SourceError
 
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema(
     [
         ("sequence_number", pa.string()),

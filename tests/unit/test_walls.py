@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The walls of the house that no linter sees: what really gets imported, and on which Python it could run."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "provider" / "shardbatch"
+CLUSTER_SIDE = ("errors", "core", "landing", "spark")
+
+# Runs in a Python of its own: refuses the named packages, imports the named modules and tells what came along.
+PROGRAM = """
+import importlib, sys
+
+refused, names = sys.argv[1].split(","), sys.argv[2:]
+
+class Wall:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in refused:
+            raise ModuleNotFoundError(f"refused: {name}", name=name)
+
+before = set(sys.modules)
+sys.meta_path.insert(0, Wall())
+for name in names:
+    importlib.import_module(name)
+print("\\n".join(sorted({name.partition(".")[0] for name in set(sys.modules) - before})))
+"""
+
+
+def modules_of(part: str) -> list[str]:
+    """The dotted names of every module of a part, found as files."""
+    files = [PACKAGE / f"{part}.py"] if (PACKAGE / f"{part}.py").exists() else sorted((PACKAGE / part).rglob("*.py"))
+    assert files, f"there is no part {part} in {PACKAGE.name}"
+    names = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in files]
+    return [name.removesuffix(".__init__") for name in names]
+
+
+def imported_by(names: list[str], refused: str) -> set[str]:
+    command = [sys.executable, "-c", PROGRAM, refused, *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("part", ["errors", "core", "sources", "landing", "spark"])
+def test_a_part_of_the_cluster_imports_without_airflow(part: str) -> None:
+    imported_by(modules_of(part), refused="airflow")
+
+
+def test_the_stores_import_without_airflow() -> None:
+    imported_by(modules_of("stores"), refused="airflow")
+
+
+@pytest.mark.parametrize("part", ["errors", "core", "consumer"])
+def test_the_law_and_the_use_cases_import_the_standard_library_only(part: str) -> None:
+    found = imported_by(modules_of(part), refused="airflow,pyarrow,sqlalchemy,boto3,botocore,msgspec,pyspark")
+    assert found - set(sys.stdlib_module_names) <= {"shardbatch"}
+
+
+def test_open_batch_needs_nothing_but_pyspark() -> None:
+    names = ["shardbatch.spark", "pyspark.sql"]
+    imported_by(names, refused="airflow,sqlalchemy,boto3,botocore,msgspec")
+    program = "from shardbatch.spark import open_batch"
+    refused = "airflow,sqlalchemy,boto3,botocore,msgspec,pyarrow,pydantic,fsspec"
+    code = PROGRAM.replace("for name in names:", f"{program}\nfor name in names[:1]:")
+    done = subprocess.run([sys.executable, "-c", code, refused, *names], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_parsing_a_dag_file_imports_no_vendor_library() -> None:
+    refused = "boto3,botocore,aiobotocore,pyarrow,pyspark,msgspec,pandas"
+    program = (
+        "import shardbatch\nfor name in shardbatch.__all__:\n    name == 'open_batch' or getattr(shardbatch, name)"
+    )
+    code = PROGRAM.replace("for name in names:", f"{program}\nfor name in names:")
+    done = subprocess.run(
+        [sys.executable, "-c", code, refused, "shardbatch"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("part", CLUSTER_SIDE)
+def test_the_cluster_side_is_valid_python_3_9(part: str) -> None:
+    single = PACKAGE / f"{part}.py"
+    files = [single] if single.exists() else sorted((PACKAGE / part).rglob("*.py"))
+    for path in files:
+        tree = ast.parse(path.read_text("utf-8"), filename=str(path), feature_version=(3, 9))
+        assert postponed(tree), f"{path.name} lacks `from __future__ import annotations`"
+        for node in ast.walk(tree):
+            assert not new_dataclass_argument(node), (
+                f"{path.name}:{getattr(node, 'lineno', 0)}: 3.10's dataclass argument"
+            )
+
+
+def postponed(tree: ast.Module) -> bool:
+    """Whether annotations are not evaluated, so that `X | Y` may stand in them; a file without any needs no such line."""
+    annotated = any(isinstance(node, (ast.FunctionDef, ast.AnnAssign)) for node in ast.walk(tree))
+    return not annotated or any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
+
+
+def new_dataclass_argument(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+    return name == "dataclass" and any(word.arg in {"slots", "kw_only", "match_args"} for word in node.keywords)
+
+
+def test_every_source_file_names_its_licence() -> None:
+    folders = ("provider", "plugins", "scripts", "tests", "dags", "benchmarks")
+    missing = [
+        str(path.relative_to(ROOT))
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        if not path.read_text("utf-8").startswith("# SPDX-License-Identifier: Apache-2.0\n")
+    ]
+    assert missing == []
+
+
+def test_no_module_is_longer_than_400_lines() -> None:
+    sizes = {path: len(path.read_text("utf-8").splitlines()) for path in PACKAGE.rglob("*.py")}
+    assert {str(path.relative_to(ROOT)): size for path, size in sizes.items() if size > 400} == {}
