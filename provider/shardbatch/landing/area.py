@@ -80,31 +80,25 @@ class StagingArea:
             self._files, self.root, folder, shard_id, compression=self._compression, sizes=self._sizes
         )
 
-    def write(self, path: str, content: bytes) -> str:
-        """Write a small file whole; its URI."""
+    def write_manifest(self, namespace: Namespace, batch_id: str, content: bytes) -> str:
+        """Write a batch's manifest whole; its URI."""
+        path = layout.manifest_path(namespace, batch_id)
         self._require_root()
         self._files.write(joined(self.root, path), content)
         return self.uri_of(path)
 
-    def read(self, path: str) -> bytes:
-        """Read a small file."""
-        return self._files.read(joined(self.root, path))
-
-    def uri_of(self, path: str) -> str:
-        """The URI of a path."""
-        return joined(self.uri, path)
-
-    def write_manifest(self, namespace: Namespace, batch_id: str, content: bytes) -> str:
-        """Write a batch's manifest whole; its URI."""
-        return self.write(layout.manifest_path(namespace, batch_id), content)
-
     def read_manifest(self, namespace: Namespace, batch_id: str) -> bytes:
         """Read a batch's manifest."""
-        return self.read(layout.manifest_path(namespace, batch_id))
+        return self._files.read(joined(self.root, layout.manifest_path(namespace, batch_id)))
 
     def note_attempt(self, namespace: Namespace, batch_id: str, attempt: int) -> None:
-        """Leave the number of an opened attempt beside the manifest, for ``batch.check()``."""
-        self.write(layout.attempt_path(namespace, batch_id, attempt), b"")
+        """Leave the number of an opened attempt beside the manifest; noting it again changes nothing."""
+        self._require_root()
+        self._files.write(joined(self.root, layout.attempt_path(namespace, batch_id, attempt)), b"{}\n")
+
+    def uri_of(self, path: str) -> str:
+        """The URI of a path that is relative to the staging folder."""
+        return joined(self.uri, path)
 
     def finished_starts(self, namespace: Namespace, batch_id: str) -> list[Start]:
         """The starts whose done markers stand beside the batch's manifest, oldest attempt first."""

@@ -123,9 +123,13 @@ class Files:
         return sorted(info.path for info in found if info.type == pafs.FileType.File)
 
     def read_all(self, folder: str) -> dict[str, bytes]:
-        """The content of every file below a folder that is not hidden (a leading ``_`` or ``.``), by path."""
-        shown = [path for path in self.below(folder) if not path.rpartition("/")[2].startswith(("_", "."))]
-        return {path: self.read(path) for path in shown}
+        """The content of every file below a folder, by path, but of hidden ones (``_…`` or ``.…`` at any depth)."""
+        found: dict[str, bytes] = {}
+        for path in self.below(folder):
+            inside = path.partition(folder + "/")[2]
+            if not any(name.startswith(("_", ".")) for name in inside.split("/")):
+                found[path] = self.read(path)
+        return found
 
     def delete(self, path: str) -> None:
         """Remove a file."""
