@@ -50,11 +50,11 @@ def release(
     """Free the unstamped leases of an owner or of some shards, and make a frozen batch free to be adopted.
 
     Nothing is lost by it: landed slices stay for the next owner, and an owner that was alive after all gets a
-    ``LeaseLost``. ``owner`` takes all that it holds, its frozen batches too; ``shards`` narrows to these; ``batch_id`` takes
-    one batch. Who, when and why are written on the application row first.
+    ``LeaseLost``. ``owner`` takes all that it holds, its frozen batches too; ``shards`` narrows to these; ``batch_id``
+    takes one batch. Who, when and why are written on the application row first.
 
     :param dry_run: only say what would be done (default).
-    :raises ConfigurationError: if nothing was chosen, the reason is empty, or there is no such application, shard or batch.
+    :raises ConfigurationError: if nothing was chosen, the reason is empty, or application, shard or batch is not there.
     """
     if not (owner or shards or batch_id):
         raise ConfigurationError("Nothing was chosen to release.", remedy="Name an owner, shards or a batch.")

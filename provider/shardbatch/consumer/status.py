@@ -18,7 +18,7 @@ from shardbatch.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class BatchStatus:
-    """One batch; ``application`` is what the latest attempt is called at its cluster, ``decided`` the recorded attempt."""
+    """One batch; ``application`` is what the last one is called at its cluster, ``decided`` the recorded attempt."""
 
     batch_id: str
     state: str
@@ -157,7 +157,7 @@ def _batch_status(batch: Batch) -> BatchStatus:
         owner=batch.owner,
         attempt=batch.attempt,
         decided=batch.decided,
-        application=batch.attempt_ref,
+        application=batch.application[1],
         records=batch.records,
         bytes=batch.bytes,
         gaps=batch.gaps,

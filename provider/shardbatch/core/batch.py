@@ -188,10 +188,11 @@ def open_replay(batch: Batch, owner: str, now_ms: int) -> Batch:
 
 
 def heartbeat(batch: Batch, now_ms: int, application: str | None) -> Batch:
-    """B7: the latest attempt is alive; its application's id at its cluster is kept once known."""
+    """B7: the latest attempt is alive, also if one of its tasks has ended; its application's id is kept once known."""
     _require(batch.state in (BatchState.FROZEN, BatchState.COMMITTED), batch, "nobody works on it")
     ref = batch.attempt_ref if application is None else "{}:{}".format(batch.attempt, application)
-    return batch._next(attempt_seen_ms=now_ms, attempt_ref=ref)
+    closed = min(batch.attempt_closed, batch.attempt - 1)
+    return batch._next(attempt_seen_ms=now_ms, attempt_ref=ref, attempt_closed=closed)
 
 
 def close_attempt(batch: Batch, attempt: int) -> Batch:

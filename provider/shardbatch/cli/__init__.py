@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``airflow shardbatch``: how an application stands, and the release of what nobody will come back for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow.cli.cli_config import GroupCommand
+
+
+def get_cli_commands() -> list[GroupCommand]:
+    """What Airflow adds to its command line; every ``airflow`` command asks for it."""
+    from shardbatch.cli.arguments import GROUP
+
+    return [GROUP]

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands behind ``airflow shardbatch``: open the store, ask a use-case, print.
+
+Exit codes: 0 done, 1 an error (one line on standard error), 2 wrong arguments, 3 something was not released.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import logging
+import os
+import sys
+import time
+from argparse import Namespace as Arguments
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from airflow.cli.simple_table import AirflowConsole
+
+from shardbatch.cli import tables
+from shardbatch.consumer import release as releases
+from shardbatch.consumer import status as statuses
+from shardbatch.core.ports import LeaseStore
+from shardbatch.core.rows import Namespace
+from shardbatch.errors import ShardbatchError
+
+LEFT = 3
+
+
+def status(args: Arguments) -> None:
+    """``airflow shardbatch status``"""
+    with _opened(args) as (store, namespace):
+        found = statuses.status(store, namespace)
+    now = _now_ms()
+    if args.output in ("json", "yaml"):
+        since = None if found.last_commit_ms is None else now - found.last_commit_ms
+        _write(args.output, {**asdict(found), "ms_since_last_commit": since})
+        return
+    _show(args.output, tables.summary(found, now))
+    for title, table in (
+        ("Unfinished batches", tables.batches(found.unfinished, now)),
+        ("Owners", tables.owners(found.owners, now)),
+    ):
+        if table:
+            sys.stdout.write(f"\n{title}\n")
+            _show(args.output, table)
+
+
+def shards(args: Arguments) -> None:
+    """``airflow shardbatch shards``"""
+    with _opened(args) as (store, namespace):
+        statuses.status(store, namespace)  # a wrong name is an error, not an empty list
+        found = statuses.shards(store, namespace)
+    _print(args.output, found, tables.shards(found, _now_ms()))
+
+
+def batches(args: Arguments) -> None:
+    """``airflow shardbatch batches``"""
+    with _opened(args) as (store, namespace):
+        statuses.status(store, namespace)
+        found = statuses.batches(store, namespace, args.limit)
+    _print(args.output, found, tables.batches(found, _now_ms()))
+
+
+def release(args: Arguments) -> None:
+    """``airflow shardbatch release``"""
+    with _opened(args) as (store, namespace):
+        found = releases.release(
+            store,
+            namespace,
+            owner=args.owner,
+            shards=args.shard,
+            batch_id=args.batch,
+            actor=getpass.getuser(),
+            reason=args.reason,
+            dry_run=not args.yes,
+        )
+    _print(args.output, found, tables.released(found))
+    if not args.yes:
+        sys.stderr.write("This is a preview; nothing was changed. Give --yes and --reason to do it.\n")
+    if any(item.result == "left" for item in found):
+        raise SystemExit(LEFT)
+
+
+@contextmanager
+def _opened(args: Arguments) -> Iterator[tuple[LeaseStore, Namespace]]:
+    """The store and namespace of the arguments; every foreseen error becomes one line and exit code 1."""
+    logging.getLogger("shardbatch").setLevel(logging.WARNING)
+    try:
+        namespace = _namespace(args)
+        store = _store(args.leases)
+        try:
+            yield store, namespace
+        finally:
+            store.close()
+    except ShardbatchError as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from None
+
+
+def _namespace(args: Arguments) -> Namespace:
+    from shardbatch.errors import ConfigurationError
+
+    try:
+        return Namespace(args.app_name, args.stream_name)
+    except ValueError as error:
+        raise ConfigurationError(f"{error}.", remedy="Correct --app-name or --stream-name.") from None
+
+
+def _store(leases: str | None) -> LeaseStore:
+    # As Airflow's own connection commands do: without it only connections in environment variables are found here.
+    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+    raise NotImplementedError
+
+
+def _print(output: str, found: Sequence[Any], table: tables.Table) -> None:
+    if output in ("json", "yaml"):
+        _write(output, [asdict(item) for item in found])
+    else:
+        _show(output, table)
+
+
+def _write(output: str, value: Any) -> None:
+    """Numbers stay numbers, unlike in Airflow's own tables as JSON."""
+    if output == "json":
+        sys.stdout.write(json.dumps(value, indent=2) + "\n")
+    else:
+        from airflow.utils import yaml
+
+        sys.stdout.write(yaml.dump(json.loads(json.dumps(value)), sort_keys=False))
+
+
+def _show(output: str, table: tables.Table) -> None:
+    AirflowConsole().print_as(data=table, output=output)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

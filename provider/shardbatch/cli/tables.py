@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands print for people: rows of text. Instants become ages, as seen by the clock of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shardbatch.consumer.release import Released
+from shardbatch.consumer.status import BatchStatus, OwnerStatus, ShardStatus, Status
+from shardbatch.core.owner import Owner
+
+Table = list[dict[str, str]]
+
+UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
+
+
+def span(ms: int | None) -> str:
+    """A length of time in its two largest units: ``2 h 5 min``; ``-`` if it is not known."""
+    if ms is None:
+        return "-"
+    rest, parts = max(ms, 0), []
+    for size, name in UNITS:
+        if rest >= size and len(parts) < 2:
+            parts.append(f"{rest // size} {name}")
+            rest %= size
+        elif parts:
+            break
+    return " ".join(parts) or "0 s"
+
+
+def age(then_ms: int | None, now_ms: int) -> str:
+    """How long ago an instant was."""
+    return "-" if not then_ms else f"{span(now_ms - then_ms)} ago"
+
+
+def size(count: int) -> str:
+    """A number of bytes."""
+    value, names = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(names) > 1:
+        value, names = value / 1024, names[1:]
+    return f"{value:.0f} {names[0]}" if names[0] == "B" else f"{value:.1f} {names[0]}"
+
+
+def owner(text: str) -> str:
+    """An owner in few words: dag, run, group; the deployment in front only tells owners apart in the rows."""
+    parsed = Owner.parse(text) if text else None
+    return text or "nobody" if parsed is None else f"{parsed.dag_id} {parsed.run_id} {parsed.group_id}"
+
+
+def summary(found: Status, now_ms: int) -> Table:
+    """The application as property and value."""
+    lines = {
+        "application": found.app_name,
+        "stream": found.stream_name,
+        "stream id": found.stream_id,
+        "started at": found.start_position,
+        "deployments": ", ".join(found.deployments) or "-",
+        "shards open": str(found.open_shards),
+        "shards held, landed, frozen": f"{found.held_shards}, {found.landed_shards}, {found.frozen_shards}",
+        "shards completed": str(found.completed_shards),
+        "lag as last read": span(found.millis_behind_latest),
+        "batches committed": str(found.committed_batches),
+        "last commit": age(found.last_commit_ms, now_ms),
+        "batches unfinished": str(len(found.unfinished)),
+        "last action of a person": found.last_action or "-",
+    }
+    return [{"property": name, "value": value} for name, value in lines.items()]
+
+
+def owners(found: Iterable[OwnerStatus], now_ms: int) -> Table:
+    """Who holds something; the owner's whole text, because ``release --owner`` wants it."""
+    return [
+        {
+            "owner": item.owner,
+            "leases": str(item.shards),
+            "unfinished batches": str(item.batches),
+            "last sign of life": age(item.updated_at_ms, now_ms),
+        }
+        for item in found
+    ]
+
+
+def batches(found: Iterable[BatchStatus], now_ms: int) -> Table:
+    """One line a batch."""
+    return [
+        {
+            "batch": item.batch_id,
+            "state": item.state,
+            "records": f"{item.records:,}",
+            "size": size(item.bytes),
+            "gaps": str(item.gaps),
+            "attempt": str(item.attempt),
+            "age": age(item.created_at_ms, now_ms),
+            "committed": age(item.committed_at_ms, now_ms),
+            "owner": owner(item.owner),
+            "note": item.note or "",
+        }
+        for item in found
+    ]
+
+
+def shards(found: Iterable[ShardStatus], now_ms: int) -> Table:
+    """One line a shard."""
+    return [
+        {
+            "shard": item.shard_id,
+            "state": item.state + (" (gap)" if item.pending_gap else ""),
+            "checkpoint": item.checkpoint,
+            "lag": span(item.millis_behind_latest),
+            "pending": "-" if item.pending_records is None else f"{item.pending_records:,}",
+            "batch": item.batch_id or "-",
+            "parents": " ".join(item.parent_shard_ids) or "-",
+            "owner": owner(item.owner) if item.owner else "-",
+            "changed": age(item.updated_at_ms, now_ms),
+        }
+        for item in found
+    ]
+
+
+def released(found: Iterable[Released]) -> Table:
+    """One line a lease or batch."""
+    return [
+        {"kind": item.kind, "name": item.name, "owner": owner(item.owner), "result": item.result, "why": item.why}
+        for item in found
+    ]

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark applications as the batch sees them: what one is told, what it is called at its cluster, how one is ended.
+
+Everything goes through the Spark provider's own hook, so connections, deploy modes and masking stay as users know them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shardbatch.errors import ConfigurationError
+from shardbatch.hooks import spark_process
+
+if TYPE_CHECKING:
+    import psutil
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+log = logging.getLogger("shardbatch")
+
+#: States of a standalone driver that it does not leave.
+DRIVER_OVER = frozenset({"FINISHED", "KILLED", "FAILED", "ERROR"})
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What one start of an application is told: the frozen batch, the attempt, and the task that it works for."""
+
+    batch_id: str
+    attempt: int
+    manifest_uri: str
+    manifest_digest: str
+    work: str
+
+    def conf(self) -> dict[str, str]:
+        """As Spark configuration: reaches the application in every deploy mode."""
+        return {
+            "spark.shardbatch.manifest": self.manifest_uri,
+            "spark.shardbatch.attempt": str(self.attempt),
+            "spark.shardbatch.digest": self.manifest_digest,
+            "spark.shardbatch.work": self.work,
+            "spark.shardbatch.batch": self.batch_id,
+        }
+
+    def environment(self) -> dict[str, str]:
+        """As environment variables: for code that is not given a Spark session."""
+        return {
+            "SHARDBATCH_MANIFEST": self.manifest_uri,
+            "SHARDBATCH_ATTEMPT": str(self.attempt),
+            "SHARDBATCH_DIGEST": self.manifest_digest,
+            "SHARDBATCH_WORK": self.work,
+        }
+
+    @property
+    def tag(self) -> str:
+        """The tag by which the application is found at its cluster."""
+        return f"shardbatch-{self.batch_id}"
+
+
+def equip(hook: SparkSubmitHook, submission: Submission) -> None:
+    """Give a hook the batch: configuration, environment where the mode has one, name and tags.
+
+    Tags are those that can be set before an application starts: YARN's, and labels of Kubernetes' driver and executors.
+    Spark's own job tags (``spark.job.tags``) belong to threads of a running session. The name carries the batch
+    everywhere.
+    """
+    conf = {**hook._conf, **submission.conf()}
+    if hook._is_yarn:
+        conf["spark.yarn.tags"] = ",".join(filter(None, (conf.get("spark.yarn.tags"), submission.tag)))
+    if hook._is_kubernetes:
+        for role in ("driver", "executor"):
+            conf[f"spark.kubernetes.{role}.label.shardbatch-batch"] = submission.batch_id
+    hook._conf = conf
+    if not hook._should_track_driver_status:  # standalone cluster mode has no environment to pass on
+        hook._env_vars = {**_same_python(hook), **(hook._env_vars or {}), **submission.environment()}
+    hook._name = f"{hook._name or 'shardbatch'} {submission.tag}"
+
+
+def _same_python(hook: SparkSubmitHook) -> dict[str, str]:
+    """In local mode, with the spark-submit of this very environment, the application runs on its Python."""
+    master, binary = hook._connection["master"], shutil.which(hook._connection["spark_binary"])
+    given = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"} & {*os.environ, *(hook._env_vars or {})}
+    given |= {"spark.pyspark.python", "spark.pyspark.driver.python"} & set(hook._conf)
+    if given or not master.startswith("local") or not binary or Path(binary).parent != Path(sys.executable).parent:
+        return {}
+    return {"PYSPARK_PYTHON": sys.executable}
+
+
+def require_connection(conn_id: str) -> None:
+    """See that a Spark connection exists; the stock hook would go on with ``--master yarn``.
+
+    :raises ConfigurationError: if there is none.
+    """
+    from airflow.sdk import BaseHook
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    try:
+        BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        raise ConfigurationError(
+            f"There is no Spark connection {conn_id!r}.",
+            remedy=(
+                "Create it (type Spark, host for example local[2], yarn, spark://HOST:7077 or k8s://https://HOST) "
+                "or give conn_id= the one to use."
+            ),
+        ) from error
+
+
+def require_programs(hook: SparkSubmitHook) -> None:
+    """See that spark-submit and a Java can be found, as the process that runs them would look for them.
+
+    :raises ConfigurationError: naming what is missing.
+    """
+    env = {**os.environ, **{name: str(value) for name, value in (hook._env_vars or {}).items()}}
+    binary = hook._connection["spark_binary"]
+    found = shutil.which(binary, path=env.get("PATH"))
+    if not found:
+        raise ConfigurationError(
+            f"{binary} was not found on the PATH of this worker.",
+            remedy=(
+                "Install Spark on the workers (pip install 'airflow-provider-shardbatch[spark]' brings it) "
+                "and put the folder of spark-submit on the worker's PATH."
+            ),
+        )
+    if not _java_found(env, Path(found)):
+        raise ConfigurationError(
+            f"{binary} needs Java, and there is no JAVA_HOME with bin/java and no java on the PATH of this worker.",
+            remedy="Install Java 17 or 21 on the workers, or set JAVA_HOME in their environment or in env_vars=.",
+        )
+
+
+def _java_found(env: Mapping[str, str], submit: Path) -> bool:
+    homes = [env.get("SPARK_CONF_DIR"), str(Path(env.get("SPARK_HOME") or submit.resolve().parent.parent) / "conf")]
+    if any(home and (Path(home) / "spark-env.sh").is_file() for home in homes):
+        return True  # the script may set JAVA_HOME
+    if env.get("JAVA_HOME"):
+        return shutil.which(str(Path(env["JAVA_HOME"]) / "bin" / "java")) is not None
+    return shutil.which("java", path=env.get("PATH")) is not None
+
+
+def application_reference(hook: SparkSubmitHook) -> str | None:
+    """What the application is called where it runs, as soon as the hook knows.
+
+    ``yarn:APPLICATION``, ``standalone:DRIVER``, ``k8s:NAMESPACE:POD``; in client and local mode the application is the
+    spark-submit process: ``client:HOST:PID``.
+    """
+    if hook._yarn_application_id:
+        return f"yarn:{hook._yarn_application_id}"
+    if hook._driver_id:
+        return f"standalone:{hook._driver_id}"
+    if hook._kubernetes_driver_pod:
+        return f"k8s:{hook._connection['namespace'] or 'default'}:{hook._kubernetes_driver_pod}"
+    submit: subprocess.Popen[Any] | None = hook._submit_sp
+    return spark_process.reference(submit.pid) if submit is not None else None
+
+
+def cluster_mode(hook: SparkSubmitHook) -> bool:
+    """Whether the application can outlive its spark-submit."""
+    return hook._connection["deploy_mode"] == "cluster"
+
+
+def process_over(hook: SparkSubmitHook) -> bool:
+    """Whether the hook's spark-submit has ended, or was never started."""
+    return hook._submit_sp is None or hook._submit_sp.poll() is not None
+
+
+def processes_below(hook: SparkSubmitHook) -> list[psutil.Process]:
+    """The processes that the hook's spark-submit started; not itself, whose exit code only the hook may collect."""
+    return [] if process_over(hook) else spark_process.family(hook._submit_sp.pid)[1:]
+
+
+def await_process(hook: SparkSubmitHook) -> None:
+    """Wait a moment for a spark-submit that was killed."""
+    if hook._submit_sp is not None:
+        with suppress(subprocess.TimeoutExpired):
+            hook._submit_sp.wait(timeout=spark_process.PATIENCE_S)
+
+
+def end_application(text: str, batch_id: str, hook: SparkSubmitHook) -> str:
+    """End an older application of a batch, as far as it can be reached from here.
+
+    ``hook`` is one that has submitted nothing. What cannot be reached is left alone: its output stands in a start
+    folder of its own and is never read.
+
+    :returns: one line for the log.
+    """
+    kind, _, name = text.partition(":")
+    try:
+        if kind == "client":
+            return {
+                "ended": f"Ended the older application {text}.",
+                "over": f"The older application {text} has ended.",
+            }.get(spark_process.end(text, batch_id), f"The older application {text} runs on another host; {FENCED}")
+        if kind == "standalone" and hook._should_track_driver_status:
+            hook._driver_id = name
+            subprocess.run(hook._build_spark_driver_kill_command(), check=True, capture_output=True, timeout=60)
+        elif kind == "yarn" and hook._is_yarn and (hook._yarn_track_via_rm_api or shutil.which("yarn")):
+            _end_yarn(hook, name)
+        elif kind == "k8s" and hook._is_kubernetes:
+            hook._connection["namespace"], _, hook._kubernetes_driver_pod = name.partition(":")
+            hook._delete_driver_pod()
+        else:
+            return f"The older application {text} cannot be ended from here; {FENCED}"
+    except Exception as error:  # noqa: BLE001 - whatever a cluster answers, fencing is enough and is said
+        return f"The older application {text} could not be ended ({type(error).__name__}); {FENCED}"
+    return f"Asked the cluster to end the older application {text}."
+
+
+FENCED = "it is fenced: what it still writes is never read."
+
+
+def _end_yarn(hook: SparkSubmitHook, application: str) -> None:
+    if hook._yarn_track_via_rm_api:
+        hook._kill_yarn_application(application)
+    else:
+        subprocess.run(["yarn", "application", "-kill", application], check=True, capture_output=True, timeout=60)

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SparkSubmitBatchOperator: the stock operator, bound to one attempt of a frozen batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from shardbatch.errors import ConfigurationError
+from shardbatch.hooks import spark, spark_process
+from shardbatch.hooks.attempt import Attempt, Heartbeat
+from shardbatch.hooks.consumer import Application
+from shardbatch.hooks.spark import Submission
+from shardbatch.operators.step import final_errors
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.sdk import Context
+
+    from shardbatch.hooks.leases import Leases
+    from shardbatch.hooks.staging import Staging
+    from shardbatch.hooks.streams import KinesisStream
+    from shardbatch.task_group import StreamBatch
+
+
+class SparkSubmitBatchOperator(SparkSubmitOperator):
+    """Runs a Spark application on the frozen batch of a :class:`StreamBatch` group.
+
+    It takes every argument of the stock ``SparkSubmitOperator`` and behaves like it, and it also
+
+    * tells the application its batch: Spark configuration ``spark.shardbatch.*`` in every mode, environment variables
+      ``SHARDBATCH_*`` in all but standalone cluster mode; ``open_batch`` finds either;
+    * does nothing and succeeds when this attempt is committed already; fails without a retry when the batch is
+      another owner's;
+    * keeps the batch alive while it waits and ends its application when the batch is lost;
+    * records the application's id on the batch, and before it submits another ends an older attempt's application,
+      where that can be reached;
+    * carries the batch id in the application's name and, on YARN and Kubernetes, in its tags.
+
+    A retry of the same attempt goes on with the application that is running at the cluster (``durable``, as in the
+    stock operator); another attempt never does.
+
+    :param batch: the group whose batch it works on. Outside such a group give ``manifest_uri``, ``manifest_digest``,
+        ``batch_id`` and ``attempt`` (outputs of ``FreezeOperator``; templated), and what the four steps were given:
+        ``app_name``, ``stream``, ``leases``, ``staging``, ``group_id``.
+    :param heartbeat: between two signs of life, default 20 seconds (above 0). Keep it below a third of
+        ``ClaimOptions(attempt_grace)``, else the batch may be taken for abandoned.
+    :raises ConfigurationError: if neither a group nor all of the single values are given; when it runs, if the Spark
+        connection, spark-submit or Java is missing.
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields,
+        "manifest_uri",
+        "manifest_digest",
+        "batch_id",
+        "attempt",
+    )
+
+    def __init__(
+        self,
+        *,
+        batch: StreamBatch | None = None,
+        manifest_uri: Any = None,
+        manifest_digest: Any = None,
+        batch_id: Any = None,
+        attempt: Any = None,
+        app_name: str | None = None,
+        stream: KinesisStream | None = None,
+        leases: Leases | None = None,
+        staging: Staging | None = None,
+        group_id: str = "",
+        heartbeat: timedelta = timedelta(seconds=20),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if heartbeat <= timedelta(0):
+            raise ConfigurationError(
+                f"SparkSubmitBatchOperator({self.task_id!r}, heartbeat) must be above zero.", remedy="Give a timedelta."
+            )
+        self.manifest_uri = batch.manifest_uri if batch is not None else manifest_uri
+        self.manifest_digest = batch.manifest_digest if batch is not None else manifest_digest
+        self.batch_id = batch.batch_id if batch is not None else batch_id
+        self.attempt = batch.attempt if batch is not None else attempt
+        self.heartbeat = heartbeat
+        self._require(app_name=app_name or batch, stream=stream or batch)
+        self.consumer = (
+            batch.application
+            if batch is not None
+            else Application.of(app_name or "", stream, leases, staging, group_id=group_id)
+        )
+        self._submission: Submission | None = None
+        self._open: Attempt | None = None
+
+    def _require(self, **given: Any) -> None:
+        for name in ("manifest_uri", "manifest_digest", "batch_id", "attempt"):
+            given[name] = getattr(self, name)
+        missing = sorted(name for name, value in given.items() if value is None)
+        if missing:
+            raise ConfigurationError(
+                f"SparkSubmitBatchOperator({self.task_id!r}) has neither batch nor {', '.join(missing)}.",
+                remedy='Give batch=, the group of "with StreamBatch(…) as batch".',
+            )
+
+    def execute(self, context: Context) -> None:
+        """Run the application, if it is its turn."""
+        if not self.batch_id:
+            raise AirflowSkipException("The batch is empty: there is nothing to do.")
+        with final_errors():
+            self._execute(context)
+
+    def _execute(self, context: Context) -> None:
+        submission = self._submission_of(context)
+        spark.require_connection(self._conn_id)
+        self._hook = None
+        self._submission = submission
+        self._bind_reconnection(submission)
+        spark.require_programs(self._get_hook())
+        environment = self.get_template_env()
+        consumer = self.consumer.rendered(lambda text: self.render_template(text, context, environment))
+        attempt = Attempt.of(consumer, context, submission.batch_id, submission.attempt)
+        try:
+            if not attempt.my_turn():
+                self.log.info("Attempt %s of batch %s is committed already.", attempt.attempt, attempt.batch_id)
+                return
+            self._end_earlier(attempt)
+            self._run(context, attempt)
+        finally:
+            attempt.release_connections()
+
+    def _run(self, context: Context, attempt: Attempt) -> None:
+        self._open = attempt
+        heartbeat = Heartbeat(
+            attempt, every=self.heartbeat, application=self._application_reference, stop=self._stop_application
+        )
+        try:
+            with heartbeat:
+                super().execute(context)
+            self._close_attempt()
+        except BaseException:
+            if self._hook is not None and not spark.process_over(self._hook):
+                self._stop_application()
+            if self._known_to_be_over(context):
+                self._close_attempt()
+            heartbeat.raise_if_lost()
+            raise
+        heartbeat.raise_if_lost()
+
+    def on_kill(self) -> None:
+        """End the application, then close the attempt, so that the next one need not wait."""
+        if self._hook is None or self._submission is None:
+            return
+        self._stop_application()
+        if spark.process_over(self._hook):
+            self._close_attempt()
+
+    def poll_until_complete(self, external_id: Any, context: Context) -> None:
+        """Wait for an application at its cluster, also one that an earlier try of this attempt submitted."""
+        if self._hook is not None and self._hook._is_yarn and not self._hook._yarn_application_id:
+            self._hook._yarn_application_id = external_id
+        super().poll_until_complete(external_id, context)
+
+    def _get_hook(self) -> SparkSubmitHook:
+        hook = super()._get_hook()
+        if self._submission is not None:
+            spark.equip(hook, self._submission)
+        return hook
+
+    def _submission_of(self, context: Context) -> Submission:
+        ti = context["ti"]
+        index = getattr(ti, "map_index", -1)
+        work = self.task_id if index is None or index < 0 else f"{self.task_id}[{index}]"
+        return Submission(
+            batch_id=str(self.batch_id),
+            attempt=int(self.attempt),
+            manifest_uri=str(self.manifest_uri),
+            manifest_digest=str(self.manifest_digest),
+            work=work,
+        )
+
+    def _bind_reconnection(self, submission: Submission) -> None:
+        """The stock operator finds an application again by a key of the task: here it is one of the attempt, too."""
+        suffix = f"{submission.batch_id}.{submission.attempt}"
+        self.external_id_key = f"{type(self).external_id_key}.{suffix}"
+        self._K8S_DRIVER_STATUS_KEY = f"{type(self)._K8S_DRIVER_STATUS_KEY}.{suffix}"
+
+    def _end_earlier(self, attempt: Attempt) -> None:
+        """End an older attempt's application, and an earlier try's unless this try goes on with it."""
+        earlier = attempt.earlier_application()
+        if earlier is None:
+            return
+        in_client = earlier.name.startswith("client:")  # then what runs is looked at, whatever was written down
+        hook = self._get_hook()
+        goes_on = earlier.of_this_attempt and self.durable and spark.cluster_mode(hook)
+        if in_client or not (goes_on or earlier.ended):
+            self.log.info("%s", spark.end_application(earlier.name, attempt.batch_id, hook))
+
+    def _application_reference(self) -> str | None:
+        return spark.application_reference(self._hook) if self._hook is not None else None
+
+    def _stop_application(self) -> None:
+        """End what the hook started, with the processes below it."""
+        if self._hook is None:
+            return
+        below = spark.processes_below(self._hook)
+        super().on_kill()
+        spark_process.end_all(below)
+        spark.await_process(self._hook)
+
+    def _known_to_be_over(self, context: Context) -> bool:
+        """Whether the application has ended for certain; if not, its attempt stays open until its grace has passed."""
+        hook = self._hook
+        if hook is None or hook._submit_sp is None or not spark.cluster_mode(hook):
+            return hook is None or spark.process_over(hook)
+        reference = self._application_reference() or ""
+        if not spark.process_over(hook) or reference.startswith("client:"):
+            return False
+        if hook._should_track_driver_status:
+            return hook._driver_status in spark.DRIVER_OVER
+        try:
+            return not self.is_job_active(self.get_job_status(reference.partition(":")[2], context))
+        except Exception as error:  # noqa: BLE001 - not knowing is an answer: the attempt stays open
+            self.log.warning("Whether %s has ended is not known (%s).", reference, type(error).__name__)
+            return False
+
+    def _close_attempt(self) -> None:
+        open_attempt, self._open = self._open, None
+        if open_attempt is not None:
+            open_attempt.close()
