@@ -22,10 +22,19 @@ def parse_stream(text: str) -> tuple[str, int]:
     return name, int(shards or 1)
 
 
+def parse_port(text: str) -> int:
+    """A port, or 0."""
+    if not text.isdigit() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
+    return int(text)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser("shardbatch.local", description="The Kinesis API in memory, on loopback.")
-    parser.add_argument("--port", type=int, default=0, help="port to listen on; default: a free one, see the output")
+    parser.add_argument(
+        "--port", type=parse_port, default=0, help="port to listen on; default: a free one, see the output"
+    )
     parser.add_argument("--host", default="127.0.0.1", help="loopback address to listen on; default 127.0.0.1")
     parser.add_argument(
         "--stream", type=parse_stream, action="append", default=[], metavar="NAME:SHARDS", help="make one; repeatable"

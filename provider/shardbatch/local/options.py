@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -59,6 +60,8 @@ class Options:
                 raise ValueError(f"option {name} takes {kind.__name__}, got {value!r}")
             if isinstance(value, (int, float)) and not value >= 0:
                 raise ValueError(f"option {name} must be 0 or more, got {value!r}")
+            if name == "account_id" and not re.fullmatch(r"\d{12}", str(value)):
+                raise ValueError(f"option account_id takes 12 digits, got {value!r}")
             accepted[name] = value
         for name, value in accepted.items():
             setattr(self, name, value)

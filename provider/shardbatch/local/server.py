@@ -21,6 +21,14 @@ from shardbatch.local.options import Options
 JSON_BODY = "application/x-amz-json-1.1"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is the text of a loopback address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 class StreamServer:
     """A Kinesis API on loopback, for tests and demonstrations. Everything is in memory and goes when it stops.
 
@@ -45,8 +53,8 @@ class StreamServer:
         options: Options | None = None,
         **changes: Any,
     ) -> None:
-        if not ip_address(host).is_loopback:
-            raise ValueError(f"the stream server listens on loopback only, not on {host}; leave host out")
+        if not is_loopback(host):
+            raise ValueError(f"the stream server listens on a loopback address only, not on {host!r}; leave host out")
         self.engine = Engine(clock, options)
         """Streams and records; hold ``engine.lock`` while using it beside a running server."""
         self.options.update(**changes)

@@ -81,6 +81,7 @@ def test_put_records_writes_all_entries_or_none() -> None:
         ({"PartitionKey": "", "Data": ""}, "ValidationException"),
         ({"PartitionKey": "k" * 257, "Data": ""}, "ValidationException"),
         ({"PartitionKey": 7, "Data": ""}, "SerializationException"),
+        ({"PartitionKey": "half \ud800", "Data": ""}, "SerializationException"),
         ({"PartitionKey": "k", "Data": "YQ"}, "SerializationException"),
         ({"PartitionKey": "k", "Data": "é"}, "SerializationException"),
         ({"PartitionKey": "k", "Data": [1]}, "SerializationException"),
@@ -178,6 +179,7 @@ def test_a_sequence_number_that_the_shard_never_gave_out_is_refused() -> None:
         ({"ShardIteratorType": "AT_SEQUENCE_NUMBER"}, "InvalidArgumentException"),
         ({"ShardIteratorType": "AT_TIMESTAMP"}, "InvalidArgumentException"),
         ({"ShardIteratorType": "LATEST", "StartingSequenceNumber": "1"}, "InvalidArgumentException"),
+        ({"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": float("nan")}, "SerializationException"),
         ({"ShardIteratorType": "NEWEST"}, "ValidationException"),
         ({}, "ValidationException"),
         ({"ShardIteratorType": "LATEST", "ShardId": shard_id(7)}, "ResourceNotFoundException"),
@@ -380,7 +382,7 @@ def test_forgotten_shards_leave_the_listing_and_their_children_stay() -> None:  
     assert caller.refused("GetRecords", ShardIterator=iterator) == "ResourceNotFoundException"  # K-35
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b"\xff"])
+@pytest.mark.parametrize("body", [b"{", b"[]", b"\xff", b"[" * 100_000])
 def test_a_body_that_is_no_json_object_is_refused(body: bytes) -> None:
     reply = Caller().api.answer("Kinesis_20131202.ListStreams", body)
     assert (reply.status, reply.error) == (400, "SerializationException")
