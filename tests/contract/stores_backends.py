@@ -9,13 +9,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 import sqlalchemy as sa
+from botocore.config import Config
+from botocore.exceptions import ReadTimeoutError
 
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import Key
+from shardbatch.stores.dynamodb import DynamoDBStore
 from shardbatch.stores.memory import Memory, MemoryStore
 from shardbatch.stores.sql import SQLStore
+from tests.support.aws import ACCOUNT, REGION, SECRET, AwsServer
 
 #: Called with "before" and "after" around every write; ``TimeoutError`` loses the request or its answer.
 Hook = Callable[[str], None]
@@ -102,10 +107,75 @@ class SqlBackend:
             return connection.execute(sa.select(table.c[name]).where(*at)).scalar_one()
 
 
+class DynamoBackend:
+    """Stores over one table, each with a client of its own."""
+
+    def __init__(self, server: AwsServer) -> None:
+        self.server = server
+        self.table = f"leases-{uuid.uuid4().hex[:8]}"
+        self.url: str | None = f"dynamodb://{self.table}"
+        self.options: dict[str, Any] = {"endpoint_url": server.url}
+        self.session = boto3.session.Session(ACCOUNT, SECRET, region_name=REGION)
+        self.client = self._client()
+
+    def _client(self) -> Any:
+        # Two attempts: botocore itself sends a conditional write again after a lost answer.
+        retries: Any = {"total_max_attempts": 2, "mode": "standard"}
+        config = Config(retries=retries, max_pool_connections=40)
+        return self.session.client("dynamodb", endpoint_url=self.server.url, config=config)
+
+    def open(self, *, table: str | None = None, **options: Any) -> LeaseStore:
+        return DynamoDBStore(self._client(), table or self.table, **options)
+
+    def place(self) -> dict[str, Any]:
+        return {"table": f"leases-{uuid.uuid4().hex[:8]}"}
+
+    @contextlib.contextmanager
+    def tap(self, store: LeaseStore, hook: Hook) -> Iterator[None]:
+        assert isinstance(store, DynamoDBStore)
+        session = store.client._endpoint.http_session  # type: ignore[attr-defined]
+        send = session.send
+
+        def tapped(request: Any) -> Any:
+            operation = request.headers["X-Amz-Target"].decode().rpartition(".")[2]
+            if operation not in ("UpdateItem", "DeleteItem"):
+                return send(request)
+            try:
+                hook("before")
+                answer = send(request)
+                hook("after")
+            except TimeoutError as error:
+                raise ReadTimeoutError(endpoint_url=request.url, error=error) from error
+            return answer
+
+        session.send = tapped
+        yield
+        session.send = send
+
+    def set_unknown(self, key: Key, name: str, value: str) -> None:
+        self.client.update_item(
+            TableName=self.table,
+            Key=self._address(key),
+            UpdateExpression="SET #n = :v",
+            ConditionExpression="attribute_exists(pk)",
+            ExpressionAttributeNames={"#n": name},
+            ExpressionAttributeValues={":v": {"S": value}},
+        )
+
+    def unknown(self, key: Key, name: str) -> Any:
+        item = self.client.get_item(TableName=self.table, Key=self._address(key), ConsistentRead=True)["Item"]
+        return item[name]["S"]
+
+    def _address(self, key: Key) -> dict[str, Any]:
+        return {"pk": {"S": str(key.namespace)}, "sk": {"S": "#".join((key.table.name, *key.values))}}
+
+
 def made(request: pytest.FixtureRequest, folder: Path) -> Any:
     """The backend that a fixture's parameter names."""
     if request.param == "memory":
         return MemoryBackend()
     if request.param == "sqlite":
         return SqlBackend(f"sqlite:///{folder / 'leases.db'}")
+    if request.param in ("dynalite", "ministack"):
+        return DynamoBackend(request.getfixturevalue(request.param))
     return SqlBackend(request.getfixturevalue("postgres_server").create_database(f"leases-{uuid.uuid4().hex[:8]}"))

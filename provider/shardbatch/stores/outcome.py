@@ -81,12 +81,13 @@ def deletion(seen: Row) -> Write:
 class Writes:
     """Sends conditional writes until their outcome is known, and counts what was sent.
 
-    ``tries`` (4) is how often one write is sent; the waits between are random, up to ``backoff`` (0.2 s), doubled each
-    time.
+    ``tries`` (4) is how often one write is sent, ``reads`` (4) how often a read is; the waits between are random, up to
+    ``backoff`` (0.2 s), doubled each time.
     """
 
-    def __init__(self, tries: int = 4, backoff: float = 0.2) -> None:
+    def __init__(self, tries: int = 4, backoff: float = 0.2, reads: int = 4) -> None:
         self.tries = tries
+        self.reads = reads
         self.backoff = backoff
         self.sent = 0
         self._lock = threading.Lock()
@@ -127,18 +128,18 @@ class Writes:
         ) from doubt
 
     def ask(self, what: str, read: Callable[[], T]) -> T:
-        """The answer of a read, tried again as often as a write.
+        """The answer of a read, sent again while it is unclear.
 
         :raises StoreError: if none came.
         """
         doubt: Unclear | None = None
-        for turn in range(self.tries):
+        for turn in range(self.reads):
             self._pause(turn)
             try:
                 return read()
             except Unclear as error:
                 doubt = error
-        raise StoreError(f"{what} could not be read after {self.tries} tries: {doubt}.") from doubt
+        raise StoreError(f"{what} does not answer: {doubt}.") from doubt
 
     def _pause(self, turn: int) -> None:
         if turn:

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lease store in one DynamoDB table.
+
+``pk`` is the namespace, ``sk`` the kind of row and its key. Every write is one conditional UpdateItem or DeleteItem,
+every list a consistent, paged Query; nothing scans, so a permission on the leading key fences an application off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from botocore import exceptions as failed
+from botocore.parsers import ResponseParserError
+
+from shardbatch.core.rows import BATCH, Columns, Key, Namespace, Row, Table, row_type
+from shardbatch.errors import ConfigurationError, StoreError, StoreNotFound
+from shardbatch.stores import outcome
+from shardbatch.stores.dynamodb_table import INDEX, INDEX_KEY, check_name, make_ready
+from shardbatch.stores.outcome import TOKEN, Stored, Unclear, Write, Writes
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+#: The column by which the index finds rows of a table.
+INDEXED = {BATCH.name: "owner"}
+#: Bytes of an item, its attributes' names included (limit of DynamoDB).
+ITEM_LIMIT = 400 * 1024
+#: Bytes of a sort key (limit of DynamoDB).
+SORT_KEY_LIMIT = 1024
+THROTTLED = (
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "ThrottlingException",
+    "Throttling",
+    "TransactionConflictException",
+    "RequestTimeout",
+    "RequestTimeoutException",
+    "InternalServerError",
+)
+DENIED = ("AccessDeniedException", "AccessDenied", "NotAuthorized", "UnrecognizedClientException")
+
+#: What a client raises; and, of those that are no answer of DynamoDB, the ones after which nobody knows.
+FAILURES = (failed.ClientError, failed.BotoCoreError, ResponseParserError)
+UNCLEAR = (
+    failed.HTTPClientError,
+    failed.ConnectionError,
+    failed.IncompleteReadError,
+    failed.ChecksumError,
+    ResponseParserError,
+)
+
+Item = Mapping[str, Any]
+T = TypeVar("T")
+
+
+def open_url(url: str, *, client: DynamoDBClient | None = None, **options: Any) -> DynamoDBStore:
+    """The store ``dynamodb://TABLE`` of a client.
+
+    :raises ConfigurationError: without a client.
+    """
+    if client is None:
+        raise ConfigurationError(
+            "A DynamoDB lease store needs a client.", remedy="Give client=boto3.client('dynamodb')."
+        )
+    return DynamoDBStore(client, url.partition("://")[2].strip("/"), **options)
+
+
+class DynamoDBStore:
+    """Rows as items of one table; may be used by many threads.
+
+    :param client: a boto3 client of DynamoDB; its own retries and time-outs apply to every call.
+    :param table: the table's name, 3 to 255 characters.
+    :param create: make the table in :meth:`prepare` if it is missing (default), on demand (PAY_PER_REQUEST).
+    :param page_size: items that a list reads with one call (default: as many as fit into DynamoDB's 1 MB).
+    :raises ConfigurationError: for an impossible name.
+    """
+
+    def __init__(
+        self, client: DynamoDBClient, table: str, *, create: bool = True, page_size: int | None = None
+    ) -> None:
+        check_name(table)
+        self.client = client
+        self.table = table
+        self.page_size = page_size
+        self._create = create
+        self._writes = Writes(tries=4, reads=1)  # botocore has tried reads again already
+
+    def __repr__(self) -> str:
+        return f"DynamoDBStore({self.table!r})"
+
+    @property
+    def writes(self) -> int:
+        """Writes sent so far, botocore's own retries not counted."""
+        return self._writes.sent
+
+    def prepare(self) -> None:
+        """Make the table if it is missing and wait until it is active; many may do so at once.
+
+        :raises StoreNotFound: if it is missing and ``create`` is off.
+        """
+        self._ask(lambda: make_ready(self.client, self.table, create=self._create))
+
+    def list(self, table: Table, namespace: Namespace, scope: str = "", **equal: str) -> Iterator[Row]:
+        """The rows of a namespace and scope in key order, page by page, consistent at the time of each page.
+
+        Batches of an ``owner`` are found through an index, which may lag by moments; each is then read consistently.
+        """
+        asked = INDEXED.get(table.name)
+        found = self._query(table, namespace, scope, equal)
+        if asked in equal:
+            found = self._find(table, namespace, scope, equal[asked])
+        for item in found:
+            columns = _columns(table, item)
+            if all(columns.get(name) == value for name, value in equal.items()):
+                yield row_type(table).from_columns(columns)
+
+    def get(self, key: Key) -> Row | None:
+        """One row as it stands now."""
+        item = self._ask(lambda: self._get(_address(key)))
+        return None if item is None else row_type(key.table).from_columns(_columns(key.table, item))
+
+    def create(self, row: Row) -> bool:
+        """Write a row if its key has none."""
+        return self._writes.settle(outcome.creation(row), self._send, self._look)
+
+    def replace(self, seen: Row, new: Row) -> bool:
+        """Write ``new`` if the counter is still that of ``seen``; attributes that this version does not know stay."""
+        return self._writes.settle(outcome.replacement(seen, new), self._send, self._look)
+
+    def delete(self, seen: Row) -> bool:
+        """Remove the row if the counter is still that of ``seen``."""
+        return self._writes.settle(outcome.deletion(seen), self._send, self._look)
+
+    def close(self) -> None:
+        """Close the client's connections."""
+        self.client.close()
+
+    def _send(self, write: Write) -> bool:
+        key = write.row.key
+        condition: dict[str, Any] = {
+            "TableName": self.table,
+            "Key": _address(key),
+            "ConditionExpression": "attribute_not_exists(#k)" if write.before is None else "#n = :n",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        names = {"#k": "pk"} if write.before is None else {"#n": key.table.counter}
+        values: dict[str, Any] = {} if write.before is None else {":n": {"N": str(write.before)}}
+        try:
+            if write.deletes:
+                self.client.delete_item(**condition, ExpressionAttributeNames=names, ExpressionAttributeValues=values)
+            else:
+                expression = _assignments(_attributes(write), names, values)
+                self.client.update_item(
+                    **condition,
+                    UpdateExpression=expression,
+                    ExpressionAttributeNames=names,
+                    ExpressionAttributeValues=values,
+                )
+            return True
+        except self.client.exceptions.ConditionalCheckFailedException as error:
+            return self._lost(write, error.response)
+        except FAILURES as error:
+            raise self._judge(error) from error
+
+    def _lost(self, write: Write, response: Mapping[str, Any]) -> bool:
+        """Whether a write failed on its own first success, which botocore sent again after losing the answer."""
+        if "Item" in response:
+            return bool(response["Item"].get(TOKEN, {}).get("S") == write.token)
+        if response.get("ResponseMetadata", {}).get("RetryAttempts", 0):
+            raise Unclear("botocore sent it more than once")
+        return False
+
+    def _look(self, row: Row) -> Stored | None:
+        item = self._get(_address(row.key))
+        if item is None:
+            return None
+        return Stored(int(item[row.key.table.counter]["N"]), item.get(TOKEN, {}).get("S"))
+
+    def _get(self, address: Item) -> Item | None:
+        try:
+            return self.client.get_item(TableName=self.table, Key=address, ConsistentRead=True).get("Item")
+        except FAILURES as error:
+            raise self._judge(error) from error
+
+    def _ask(self, read: Callable[[], T]) -> T:
+        def judged() -> T:
+            try:
+                return read()
+            except FAILURES as error:
+                raise self._judge(error) from error
+
+        return self._writes.ask(repr(self), judged)
+
+    def _query(self, table: Table, namespace: Namespace, scope: str, equal: Mapping[str, str]) -> Iterator[Item]:
+        """All items of a kind in a scope, those that differ from ``equal`` left out by the server."""
+        names = {"#pk": "pk", "#sk": "sk"}
+        values = {":pk": {"S": str(namespace)}, ":sk": {"S": _prefix(table, scope)}}
+        asked: dict[str, Any] = {"ConsistentRead": True}
+        if equal:
+            asked["FilterExpression"] = " AND ".join(f"#f{n} = :f{n}" for n in range(len(equal)))
+            names.update({f"#f{n}": name for n, name in enumerate(equal)})
+            values.update({f":f{n}": {"S": value} for n, value in enumerate(equal.values())})
+        yield from self._pages(
+            KeyConditionExpression="#pk = :pk AND begins_with(#sk, :sk)",
+            ExpressionAttributeNames=names,
+            ExpressionAttributeValues=values,
+            **asked,
+        )
+
+    def _find(self, table: Table, namespace: Namespace, scope: str, value: str) -> Iterator[Item]:
+        """The items that the index names, as they stand now."""
+        values = {":k": {"S": _index_key(namespace, value)}, ":sk": {"S": _prefix(table, scope)}}
+        for hit in self._pages(
+            IndexName=INDEX,
+            KeyConditionExpression="#k = :k AND begins_with(#sk, :sk)",
+            ExpressionAttributeNames={"#k": INDEX_KEY, "#sk": "sk"},
+            ExpressionAttributeValues=values,
+        ):
+            item = self._ask(partial(self._get, {"pk": hit["pk"], "sk": hit["sk"]}))
+            if item is not None:
+                yield item
+
+    def _pages(self, **query: Any) -> Iterator[Item]:
+        limit: dict[str, Any] = {} if self.page_size is None else {"Limit": self.page_size}
+        after: dict[str, Any] = {}
+        while True:
+            page = self._ask(partial(self.client.query, TableName=self.table, **query, **limit, **after))
+            yield from page["Items"]
+            if not page.get("LastEvaluatedKey"):
+                return
+            after = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+
+    def _judge(self, error: Exception) -> Exception:
+        """What a failed call means: nobody knows, or it cannot work."""
+        if not isinstance(error, failed.ClientError):
+            if isinstance(error, UNCLEAR):
+                return Unclear(f"{type(error).__name__}: {error}")
+            return StoreError(f"DynamoDB could not be asked: {error}")
+        code, said = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
+        action, where = f"dynamodb:{error.operation_name}", f"the table {self.table}"
+        if code in THROTTLED or error.response["ResponseMetadata"].get("HTTPStatusCode", 0) >= 500:
+            return Unclear(f"{code}: {said}")
+        if code in DENIED:
+            return StoreError(
+                f"AWS does not allow {action} on {where}: {said}",
+                remedy=f"Allow {action} on it for this namespace (docs/stores.md has the policy).",
+            )
+        if code == "ResourceNotFoundException":
+            return StoreNotFound(f"The DynamoDB table {self.table} (or its index {INDEX}) does not exist.")
+        if code == "ValidationException" and "size" in said.lower() and "exceeded" in said.lower():
+            return _too_large(self.table)
+        return StoreError(f"{action} on {where} failed: {code}: {said}")
+
+
+def _too_large(table: str) -> StoreError:
+    return StoreError(
+        f"A row of the table {table} would be larger than the {ITEM_LIMIT // 1024} KB of a DynamoDB item.",
+        remedy="Let a read land less at once (limits=ReadLimits(...)), or keep the leases in SQL.",
+    )
+
+
+def _escape(text: str) -> str:
+    """Without the separator; nothing that owners and scopes contain is changed by it."""
+    return text.replace("!", "!!").replace("#", "!-")
+
+
+def _prefix(table: Table, scope: str) -> str:
+    """How the sort keys of a kind of row in a scope begin."""
+    return f"{table.name}#{_escape(scope)}#" if table.key else table.name
+
+
+def _address(key: Key) -> dict[str, Any]:
+    """The item's key. The last part stands as it is, so that items come in key order."""
+    sort = _prefix(key.table, key.values[0] if key.values else "") + "".join(key.values[1:])
+    if len(sort.encode()) > SORT_KEY_LIMIT:
+        raise StoreError(
+            f"The key of a {key.table.name} row has {len(sort.encode())} bytes; DynamoDB takes {SORT_KEY_LIMIT}.",
+            remedy="Choose shorter names for the DAG, its run and its group.",
+        )
+    return {"pk": {"S": str(key.namespace)}, "sk": {"S": sort}}
+
+
+def _index_key(namespace: Namespace, value: str) -> str:
+    return f"{_escape(str(namespace))}#{value}"
+
+
+def _attributes(write: Write) -> Columns:
+    """What a write sets, by attribute; ``None`` where it removes one."""
+    row, table = write.row, write.row.key.table
+    columns = {**row.columns(), TOKEN: write.token}
+    asked = INDEXED.get(table.name)
+    if asked:  # an indexed attribute must not be empty
+        columns[INDEX_KEY] = _index_key(row.key.namespace, columns[asked]) if columns[asked] else None
+    if write.before is None:
+        columns.update(row.key.columns())
+    return columns
+
+
+def _assignments(columns: Columns, names: dict[str, str], values: dict[str, Any]) -> str:
+    """The update expression; its placeholders are added to ``names`` and ``values``.
+
+    :raises StoreError: if the item would be larger than DynamoDB takes.
+    """
+    size, sets, removes = 0, [], []
+    for number, (name, value) in enumerate(columns.items()):
+        names[f"#c{number}"] = name
+        if value is None:
+            removes.append(f"#c{number}")
+            continue
+        sets.append(f"#c{number} = :c{number}")
+        kind, text = (
+            ("BOOL", "") if isinstance(value, bool) else ("N", str(value)) if isinstance(value, int) else ("S", value)
+        )
+        values[f":c{number}"] = {kind: value if kind == "BOOL" else text}
+        size += len(name) + len(text.encode())
+    if size > ITEM_LIMIT:
+        raise _too_large("leases")
+    return "SET " + ", ".join(sets) + (" REMOVE " + ", ".join(removes) if removes else "")
+
+
+def _columns(table: Table, item: Item) -> Columns:
+    """The row's columns among an item's attributes; others are passed over."""
+    known = {"app_name": "text", "stream_name": "text", **dict.fromkeys(table.key, "text")}
+    known.update({column.name: column.type for column in table.columns})
+    return {name: _value(kind, item[name]) for name, kind in known.items() if name in item}
+
+
+def _value(kind: str, attribute: Mapping[str, Any]) -> Any:
+    value = next(iter(attribute.values()))
+    return int(value) if kind == "int" else value
