@@ -27,8 +27,8 @@ demo-ui: setup
 test: setup
 	@$(PY) -m tests.support.prepare
 	$(PYTEST) tests/unit $(ARGS)
-	$(PYTEST) tests/contract tests/integration -n 2 --dist loadfile $(ARGS)
-	$(PYTEST) tests/system $(ARGS)
+	$(PYTEST) tests/contract tests/integration -n 2 --dist loadfile --durations=5 $(ARGS)
+	$(PYTEST) tests/system --durations=5 $(ARGS)
 
 test-unit: setup
 	$(PYTEST) tests/unit $(ARGS)
