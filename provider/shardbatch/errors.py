@@ -23,6 +23,7 @@
     │   ├── NothingFinished         no start of the application finished, so there is nothing to commit
     │   ├── WorkFailed              a task of the block failed or did nothing
     │   └── BatchParked             the batch waits for a person
+    ├── OwnerUnknown                Airflow could not say whether an owner is over, so nothing of it is taken
     ├── GapFound                    records expired before they were read
     ├── ShardsFailed                some shards could not be read; the others are committed
     └── Starving                    leases are held by others for too long
@@ -168,6 +169,12 @@ class BatchParked(ProtocolError):
     """The batch is parked."""
 
     remedy = "Resume it with 'airflow shardbatch unpark' or put it aside with 'airflow shardbatch set-aside'."
+
+
+class OwnerUnknown(ShardbatchError):
+    """Airflow could not say whether the owner of a lease is over, so nothing of it is taken."""
+
+    remedy = "The task may be retried; see that the API server answers and that the worker may ask it for other runs."
 
 
 class GapFound(ShardbatchError):

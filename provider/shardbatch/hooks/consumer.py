@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what an author wrote, and the run at hand, to a consumer and an owner: the one place where they are made."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from shardbatch.core.limits import ReadLimits
+from shardbatch.core.owner import Owner
+from shardbatch.core.policies import ClaimOptions, Policies
+from shardbatch.core.rows import Namespace
+from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.leases import Leases
+from shardbatch.hooks.liveness import liveness
+from shardbatch.hooks.run import RunRequest, request_of
+from shardbatch.hooks.settings import default_leases, default_staging, deployment_id
+from shardbatch.hooks.staging import Staging
+from shardbatch.hooks.streams import KinesisStream
+
+if TYPE_CHECKING:
+    from shardbatch.consumer import Consumer
+
+log = logging.getLogger("shardbatch")
+
+
+@dataclass(frozen=True)
+class Application:
+    """An application on a stream, as its author wrote it.
+
+    :param app_name: an independent consumer of the stream; no slash. May be a template.
+    :param group_id: the group whose runs own the leases; empty for tasks that stand alone.
+    :param leases: default: the setting ``[shardbatch] leases``.
+    :param staging: default: the setting ``[shardbatch] staging``.
+    :raises ConfigurationError: for a name with a slash, or without a lease store or a staging folder.
+    """
+
+    app_name: str
+    stream: KinesisStream
+    leases: Leases
+    staging: Staging
+    group_id: str = ""
+    limits: ReadLimits = field(default_factory=ReadLimits)
+    claim: ClaimOptions = field(default_factory=ClaimOptions)
+    policies: Policies = field(default_factory=Policies)
+
+    def __post_init__(self) -> None:
+        if "{{" not in self.app_name:
+            self.require_name()
+
+    @classmethod
+    def of(
+        cls, app_name: str, stream: KinesisStream, leases: Leases | None, staging: Staging | None, **more: Any
+    ) -> Application:
+        """With the deployment's lease store and staging folder where none is given, and defaults for ``None``.
+
+        :raises ConfigurationError: if there is none either, or for a name with a slash.
+        """
+        return cls(
+            app_name=app_name,
+            stream=stream,
+            leases=_needed("leases", leases or default_leases()),
+            staging=_needed("staging", staging or default_staging()),
+            **{name: value for name, value in more.items() if value is not None},
+        )
+
+    def require_name(self) -> None:
+        """See that the application's and the stream's name can stand in a namespace.
+
+        :raises ConfigurationError: if they cannot.
+        """
+        try:
+            Namespace(self.app_name, self.stream.stream_name)
+        except ValueError as error:
+            raise ConfigurationError(str(error), remedy="Choose another name.") from error
+
+    def rendered(self, render: Callable[[str], str]) -> Application:
+        """With all templates rendered.
+
+        :raises ConfigurationError: for a name that rendering left unusable.
+        """
+        done = replace(
+            self,
+            app_name=render(self.app_name),
+            stream=self.stream.rendered(render),
+            leases=self.leases.rendered(render),
+            staging=self.staging.rendered(render),
+        )
+        done.require_name()
+        return done
+
+    def request(self, context: Mapping[str, Any]) -> RunRequest:
+        """What the run at hand asks for.
+
+        :raises ConfigurationError: if it asks for what cannot be done.
+        """
+        return request_of(self.group_id, context["dag_run"], context.get("params") or {})
+
+    def owner(self, context: Mapping[str, Any]) -> Owner:
+        """The owner that the run at hand is.
+
+        :raises ConfigurationError: if the deployment has no id, or the run asks for what cannot be done.
+        """
+        run = context["dag_run"]
+        mode = self.request(context).mode
+        return Owner(deployment_id(self.leases), run.dag_id, run.run_id, self.group_id, mode)
+
+    @contextmanager
+    def open(self, context: Mapping[str, Any], say: logging.Logger | None = None) -> Iterator[tuple[Consumer, Owner]]:
+        """The consumer for a task of the run at hand, and its owner; connections are given back at the end.
+
+        :raises ConfigurationError: if something that was named is missing.
+        """
+        owner = self.owner(context)
+        consumer = self.consumer(owner, self.request(context), say or log)
+        try:
+            yield consumer, owner
+        finally:
+            consumer.close()
+
+    def consumer(self, owner: Owner, request: RunRequest, say: logging.Logger | Any = log) -> Consumer:
+        """The consumer of an owner. Whoever asks for it closes it."""
+        from shardbatch.consumer import Consumer
+
+        extra: dict[str, Any] = {}
+        if request.interval is not None:
+            if "interval" not in {item.name for item in fields(Consumer)}:
+                raise ConfigurationError(
+                    "This version of shardbatch cannot read an interval yet.",
+                    remedy=f'Set {self.group_id}.mode to "incremental", and start no backfill.',
+                )
+            extra["interval"] = (request.interval.start_ms, request.interval.end_ms)
+        return Consumer(
+            namespace=Namespace(self.app_name, self.stream.stream_name),
+            source=self.stream.open(),
+            store=self.leases.open(),
+            landing=self.staging.open(),
+            liveness=liveness(owner.deployment),
+            deployment=owner.deployment,
+            scope=owner.scope,
+            start=self.stream.position,
+            limits=request.limits(self.limits),
+            options=request.options(self.claim),
+            policies=self.policies,
+            say=say.info,
+            warn=say.warning,
+            **extra,
+        )
+
+
+def _needed(name: str, value: Any) -> Any:
+    if value is None:
+        raise ConfigurationError(
+            f"No {name} given.", remedy=f"Give {name}=, or set [shardbatch] {name} in Airflow's configuration."
+        )
+    return value

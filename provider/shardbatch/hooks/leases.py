@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where leases and batches are kept, as an author says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.connections import aws_client, connection, sql_url
+
+if TYPE_CHECKING:
+    from shardbatch.core.ports import LeaseStore
+
+
+@dataclass(frozen=True)
+class DynamoDBLeases:
+    """A DynamoDB table. All texts may be templates.
+
+    :param table: its name; several applications may share it.
+    :param aws_conn_id: Airflow's AWS connection, default ``aws_default``; ``None``: the worker's own credentials.
+    :param region_name: default: the connection's.
+    :param create: make the table (on demand) if it is missing, default yes.
+    :raises ConfigurationError: for a table without a name.
+    """
+
+    table: str
+    aws_conn_id: str | None = "aws_default"
+    region_name: str | None = None
+    create: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.table:
+            raise ConfigurationError("DynamoDBLeases has no table.", remedy="Give the table's name.")
+
+    def rendered(self, render: Callable[[str], str]) -> DynamoDBLeases:
+        """With its templates rendered."""
+        return replace(
+            self,
+            table=render(self.table),
+            aws_conn_id=None if self.aws_conn_id is None else render(self.aws_conn_id),
+            region_name=None if self.region_name is None else render(self.region_name),
+        )
+
+    def shared(self) -> bool:
+        """Whether several Airflow deployments may use this store."""
+        return True
+
+    def open(self) -> LeaseStore:
+        """The store; no call is made yet.
+
+        :raises ConfigurationError: if the connection or a library is missing.
+        """
+        client = aws_client("dynamodb", self.aws_conn_id, self.region_name, max_pool_connections=32)
+        from shardbatch.stores import open_store
+
+        return open_store(f"dynamodb://{self.table}", client=client, create=self.create)
+
+
+@dataclass(frozen=True)
+class SQLLeases:
+    """Three tables in a SQL database: PostgreSQL, MySQL, MariaDB, or SQLite for one machine. The id may be a template.
+
+    :param conn_id: Airflow's connection to it, of its type (``postgres``, ``mysql``, ``sqlite``). Not Airflow's own
+        metadata database: its tasks cannot reach it, and its upgrades must not meet foreign tables.
+    :param create: make missing tables, default yes.
+    :raises ConfigurationError: for an empty id.
+    """
+
+    conn_id: str
+    create: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.conn_id:
+            raise ConfigurationError("SQLLeases has no conn_id.", remedy="Give the id of a connection.")
+
+    def rendered(self, render: Callable[[str], str]) -> SQLLeases:
+        """With its templates rendered."""
+        return replace(self, conn_id=render(self.conn_id))
+
+    def shared(self) -> bool:
+        """Whether several Airflow deployments may use this store: all but a SQLite file.
+
+        :raises ConfigurationError: if there is no such connection.
+        """
+        return connection(self.conn_id).conn_type != "sqlite"
+
+    def open(self) -> LeaseStore:
+        """The store; no call is made yet.
+
+        :raises ConfigurationError: if the connection or a driver is missing, or the connection is no SQL database.
+        """
+        url = sql_url(self.conn_id)
+        from shardbatch.stores.sql import SQLStore
+
+        return SQLStore(url, create=self.create)
+
+
+Leases: TypeAlias = DynamoDBLeases | SQLLeases

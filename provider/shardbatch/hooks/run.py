@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a DAG run says to a group: whose leases it takes, in which mode, and which limits were asked for.
+
+Precedence: the run's conf, the DAG's params, the group's arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from shardbatch.core.limits import ReadLimits
+from shardbatch.core.owner import MODES
+from shardbatch.core.policies import ClaimOptions
+from shardbatch.errors import ConfigurationError
+
+#: What a run may ask of a group, as ``<group id>.<name>``, in its conf or as a DAG param.
+REQUESTS = ("mode", "from", "to", "max_shards", "duration_s", "records", "bytes")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Records that arrived in [start, end), both in ms since the epoch."""
+
+    start_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What a run asks for: its mode, the interval if it is ``interval``, and values instead of the arguments'."""
+
+    mode: str
+    interval: Interval | None
+    values: Mapping[str, Any]
+
+    def limits(self, given: ReadLimits) -> ReadLimits:
+        """The read limits with what was asked for in place.
+
+        :raises ConfigurationError: for a limit of zero or less.
+        """
+        changes = {name: self.values[name] for name in ("records", "bytes") if name in self.values}
+        if "duration_s" in self.values:
+            changes["duration"] = timedelta(seconds=self.values["duration_s"])
+        return replace(given, **changes)
+
+    def options(self, given: ClaimOptions) -> ClaimOptions:
+        """The claim options with what was asked for in place.
+
+        :raises ConfigurationError: for a value out of its range.
+        """
+        return replace(given, max_shards=self.values["max_shards"]) if "max_shards" in self.values else given
+
+
+def request_of(group_id: str, dag_run: Any, params: Mapping[str, Any]) -> RunRequest:
+    """Read what a run asks of a group.
+
+    :raises ConfigurationError: for an unknown name under the group's, a value that cannot be read or would not be
+        applied, or a run in interval mode whose interval is missing or empty.
+    """
+    values = _values(group_id, getattr(dag_run, "conf", None) or {}, params)
+    mode = values.get("mode") or (
+        "interval" if "from" in values or "to" in values or _backfill(dag_run) else "incremental"
+    )
+    if mode not in MODES:
+        raise ConfigurationError(
+            f"{group_id}.mode = {mode!r} is not known.", remedy=f"Choose one of {', '.join(MODES)}."
+        )
+    if mode == "incremental":
+        unused = sorted({"from", "to"} & values.keys())
+        if unused:
+            raise ConfigurationError(
+                f"{group_id}.{unused[0]} was given, but the run is incremental and would not apply it.",
+                remedy=f'Leave it out, or set {group_id}.mode to "interval".',
+            )
+        return RunRequest(mode, None, values)
+    return RunRequest(mode, _interval(group_id, dag_run, values), values)
+
+
+def _backfill(dag_run: Any) -> bool:
+    # The run's id is no witness: a scheduled run that a backfill processes again keeps its id.
+    kind = getattr(dag_run, "run_type", None)
+    return str(getattr(kind, "value", kind)) == "backfill"
+
+
+def _values(group_id: str, conf: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    prefix = f"{group_id}."
+    if group_id and group_id in conf:
+        raise ConfigurationError(
+            f"The run's conf has {group_id!r}, which asks for nothing.",
+            remedy=f"Write single values: {', '.join(prefix + name for name in REQUESTS)}.",
+        )
+    found: dict[str, Any] = {}
+    for source in (params, conf):
+        for key in source:
+            if not group_id or not key.startswith(prefix):
+                continue
+            name = key.removeprefix(prefix)
+            if name not in REQUESTS:
+                raise ConfigurationError(
+                    f"{key!r} is not known.", remedy=f"Known are {', '.join(prefix + known for known in REQUESTS)}."
+                )
+            if source[key] is not None:
+                found[name] = _read(key, name, source[key])
+    return found
+
+
+def _read(key: str, name: str, value: Any) -> Any:
+    try:
+        if name in ("from", "to"):
+            moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+            if moment.utcoffset() is None:
+                raise ValueError("it has no time zone")
+            return moment.astimezone(UTC)
+        if name == "mode":
+            return str(value)
+        number = float(value) if name == "duration_s" else int(value)
+        if isinstance(value, bool) or number <= 0 or (name != "duration_s" and number != float(value)):
+            raise ValueError("it must be above zero")
+        return number
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{key} = {value!r} cannot be used: {error}.", remedy="Correct the run's conf."
+        ) from error
+
+
+def _interval(group_id: str, dag_run: Any, values: Mapping[str, Any]) -> Interval:
+    start, end = values.get("from"), values.get("to")
+    if (start is None) != (end is None):
+        raise ConfigurationError(f"{group_id}.from and .to belong together.", remedy="Give both or none.")
+    if start is None:
+        start, end = getattr(dag_run, "data_interval_start", None), getattr(dag_run, "data_interval_end", None)
+    if start is None or end is None:
+        raise ConfigurationError(
+            "The run reads an interval, but it has no data interval.",
+            remedy=f"Give {group_id}.from and {group_id}.to, or a schedule with intervals: CronDataIntervalTimetable, "
+            "DeltaDataIntervalTimetable or CronTriggerTimetable(interval=…).",
+        )
+    if start >= end:
+        raise ConfigurationError(
+            f"The run's interval from {start.isoformat()} to {end.isoformat()} has no length.",
+            remedy="A plain cron string or timedelta gives such: use CronDataIntervalTimetable, DeltaDataIntervalTimetable "
+            "or CronTriggerTimetable(interval=…).",
+        )
+    return Interval(round(start.timestamp() * 1000), round(end.timestamp() * 1000))

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section ``[shardbatch]`` of Airflow's configuration: what holds for a whole deployment."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlsplit
+
+from airflow.sdk.configuration import conf
+
+from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.leases import DynamoDBLeases, Leases, SQLLeases
+from shardbatch.hooks.staging import Staging
+
+#: The deployment of a lease store that nobody else can reach: a SQLite file.
+LOCAL = "local"
+
+
+def setting(name: str) -> str:
+    """An option's value, empty if it is not set."""
+    return str(conf.get("shardbatch", name, fallback="") or "").strip()
+
+
+def deployment_id(leases: Leases) -> str:
+    """The name of this Airflow deployment among all that use the store.
+
+    :raises ConfigurationError: if it is not set and the store may be shared.
+    """
+    found = setting("deployment_id")
+    if not found and leases.shared():
+        raise ConfigurationError(
+            "Airflow's setting [shardbatch] deployment_id is not set, and other deployments may use the same lease store.",
+            remedy="Set AIRFLOW__SHARDBATCH__DEPLOYMENT_ID to a name that no other Airflow has, the same on every worker.",
+        )
+    return found or LOCAL
+
+
+def default_leases() -> Leases | None:
+    """The lease store of groups that name none, if the deployment has one.
+
+    :raises ConfigurationError: if the setting cannot be read.
+    """
+    text = setting("leases")
+    return leases_of(text, "Airflow's setting [shardbatch] leases") if text else None
+
+
+def leases_of(text: str, where: str) -> Leases:
+    """The lease store that a text names; ``where`` it stands is said in the error.
+
+    :raises ConfigurationError: if it cannot be read.
+    """
+    parts = urlsplit(text)
+    options = dict(parse_qsl(parts.query))
+    if parts.scheme == "sql" and parts.netloc and not options:
+        return SQLLeases(parts.netloc)
+    if parts.scheme == "dynamodb" and parts.netloc and not options.keys() - {"conn_id", "region"}:
+        return DynamoDBLeases(parts.netloc, options.get("conn_id", "aws_default"), options.get("region"))
+    raise ConfigurationError(
+        f"{where} = {text!r} cannot be read.",
+        remedy="Write sql://CONN_ID or dynamodb://TABLE?conn_id=aws_default&region=eu-west-1.",
+    )
+
+
+def default_staging() -> Staging | None:
+    """The staging folder of groups that name none, if the deployment has one.
+
+    :raises ConfigurationError: if the setting cannot be read.
+    """
+    text = setting("staging")
+    if not text:
+        return None
+    uri, _, query = text.partition("?")
+    options = dict(parse_qsl(query))
+    if options.keys() - {"conn_id", "region"}:
+        raise ConfigurationError(
+            f"Airflow's setting [shardbatch] staging = {text!r} cannot be read.",
+            remedy="Write a URI, for S3 as s3://bucket/prefix?conn_id=aws_default.",
+        )
+    return Staging(uri, options.get("conn_id"), options.get("region"))

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where slices and manifests stand, as an author says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.connections import aws_hook
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+    from shardbatch.core.ports import Landing
+
+_S3 = ("s3", "s3a", "s3n")
+
+
+@dataclass(frozen=True)
+class Staging:
+    """A folder that Airflow's workers and Spark's executors reach under the same URI. Both texts may be templates.
+
+    :param uri: an absolute path or ``file://`` URI (a shared mount, or one machine), or ``s3://bucket/prefix``. A local
+        folder must be there already; a mount that is missing must not become an empty folder.
+    :param conn_id: Airflow's AWS connection for ``s3://``, default: the worker's own credentials.
+    :param region_name: of the bucket, default: the connection's.
+    :raises ConfigurationError: for a URI of another kind.
+    """
+
+    uri: str
+    conn_id: str | None = None
+    region_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if "{{" not in self.uri:
+            self._require_kind()
+
+    def _require_kind(self) -> None:
+        scheme = self.scheme
+        if scheme not in ("", "file", *_S3):
+            raise ConfigurationError(
+                f"Staging({self.uri!r}): there is no file system for {scheme!r}.",
+                remedy="Give an absolute path, file:///… or s3://bucket/prefix.",
+            )
+        if not scheme and not self.uri.startswith("/"):
+            raise ConfigurationError(f"Staging({self.uri!r}) is not absolute.", remedy="Give a full path or a URI.")
+
+    @property
+    def scheme(self) -> str:
+        """``file``, ``s3``, …; empty for a plain path."""
+        return urlsplit(self.uri).scheme
+
+    def rendered(self, render: Callable[[str], str]) -> Staging:
+        """With its templates rendered.
+
+        :raises ConfigurationError: for a URI of another kind.
+        """
+        done = replace(
+            self,
+            uri=render(self.uri),
+            conn_id=None if self.conn_id is None else render(self.conn_id),
+            region_name=None if self.region_name is None else render(self.region_name),
+        )
+        done._require_kind()
+        return done
+
+    def open(self) -> Landing:
+        """The staging area; nothing is read or written yet.
+
+        :raises ConfigurationError: if the connection or a library is missing.
+        """
+        from shardbatch.landing.area import StagingArea
+
+        if self.scheme not in _S3:
+            return StagingArea(self.uri)
+        return StagingArea(self.uri, s3_file_system(self.conn_id, self.region_name))
+
+
+def s3_file_system(conn_id: str | None, region_name: str | None) -> FileSystem:
+    """pyarrow's S3 file system with the credentials of a connection; temporary ones last for one task.
+
+    :raises ConfigurationError: if the connection, its credentials or a library is missing.
+    """
+    hook = aws_hook("s3", conn_id, region_name)
+    from pyarrow.fs import S3FileSystem
+
+    session = hook.get_session(region_name=region_name)
+    credentials = session.get_credentials()
+    if credentials is None:
+        raise ConfigurationError(
+            f"The connection {conn_id!r} gives no AWS credentials for the staging area.",
+            remedy="Put them into the connection, or give the workers a role.",
+        )
+    frozen = credentials.get_frozen_credentials()
+    options: dict[str, Any] = {
+        "access_key": frozen.access_key,
+        "secret_key": frozen.secret_key,
+        "session_token": frozen.token,
+        "region": region_name or session.region_name,
+    }
+    endpoint = hook.conn_config.get_service_endpoint_url("s3")
+    if endpoint:
+        parts = urlsplit(endpoint)
+        options |= {"scheme": parts.scheme, "endpoint_override": parts.netloc}
+    if isinstance(hook.verify, str):
+        options["tls_ca_file_path"] = hook.verify
+    return S3FileSystem(**{name: value for name, value in options.items() if value})

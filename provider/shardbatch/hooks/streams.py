@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which stream is read, as an author says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from shardbatch.core.position import LATEST, TRIM_HORIZON, Position, at_timestamp
+from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.connections import aws_client
+
+if TYPE_CHECKING:
+    from shardbatch.core.ports import Source
+
+STARTS = {"TRIM_HORIZON": TRIM_HORIZON, "LATEST": LATEST}
+
+
+@dataclass(frozen=True)
+class KinesisStream:
+    """A Kinesis data stream. All texts may be templates.
+
+    :param name: the stream's name, or its ARN (for the stream of another account).
+    :param stream_arn: the ARN, instead of the name.
+    :param aws_conn_id: Airflow's AWS connection, default ``aws_default``; endpoint, role and region are taken from it.
+        ``None`` stands for the worker's own credentials.
+    :param region_name: default: the connection's.
+    :param start: where an application begins that has no checkpoints yet: ``TRIM_HORIZON`` (default: all that the stream
+        still holds), ``LATEST``, or an aware ``datetime`` (records that arrived then or later). Counts once only.
+    :param page_records: records that one answer may hold at most, default 10,000 (1 to 10,000).
+    :param calls_per_second: calls that a read makes on one shard, default 4 (above 0, at most 5, which is all that the
+        service allows the readers of a shard together).
+    :raises ConfigurationError: for a stream without a name, an unknown start, or a ``datetime`` without a zone.
+    """
+
+    name: str = ""
+    stream_arn: str = ""
+    aws_conn_id: str | None = "aws_default"
+    region_name: str | None = None
+    start: str | datetime = "TRIM_HORIZON"
+    page_records: int = 10_000
+    calls_per_second: float = 4.0
+
+    def __post_init__(self) -> None:
+        if bool(self.name) == bool(self.stream_arn):
+            raise ConfigurationError(
+                "KinesisStream has neither or both of a name and stream_arn.", remedy="Give one of them."
+            )
+        if isinstance(self.start, datetime):
+            if self.start.utcoffset() is None:
+                raise ConfigurationError(
+                    f"KinesisStream(start={self.start}) has no time zone.", remedy="Give an aware datetime."
+                )
+        elif self.start not in STARTS and "{{" not in self.start:
+            raise ConfigurationError(
+                f"KinesisStream(start={self.start!r}) is not known.",
+                remedy="Choose 'TRIM_HORIZON', 'LATEST' or an aware datetime.",
+            )
+
+    @property
+    def address(self) -> str:
+        """The name or the ARN, whichever was given."""
+        return self.stream_arn or self.name
+
+    @property
+    def stream_name(self) -> str:
+        """The name that stands in the namespace; of an ARN, its last part."""
+        return self.address.rpartition("/")[2]
+
+    @property
+    def position(self) -> Position:
+        """The start as a position."""
+        if isinstance(self.start, datetime):
+            return at_timestamp(round(self.start.timestamp() * 1000))
+        return STARTS[self.start]
+
+    def rendered(self, render: Callable[[str], str]) -> KinesisStream:
+        """With its templates rendered."""
+        return replace(
+            self,
+            name=render(self.name),
+            stream_arn=render(self.stream_arn),
+            aws_conn_id=None if self.aws_conn_id is None else render(self.aws_conn_id),
+            region_name=None if self.region_name is None else render(self.region_name),
+            start=self.start if isinstance(self.start, datetime) else render(self.start),
+        )
+
+    def open(self) -> Source:
+        """The source; no call is made yet.
+
+        :raises ConfigurationError: if the connection or a library is missing.
+        """
+        client = aws_client(
+            "kinesis",
+            self.aws_conn_id,
+            self.region_name,
+            retries={"total_max_attempts": 1, "mode": "standard"},  # the source itself retries, at the shard's pace
+            max_pool_connections=64,
+        )
+        from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
+
+        options = KinesisOptions(page_records=self.page_records, calls_per_second=self.calls_per_second)
+        return KinesisSource(client, self.address, options=options)

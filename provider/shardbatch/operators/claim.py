@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ClaimOperator: what this run works on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import DownstreamTasksSkipped
+
+from shardbatch.operators.step import Step
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class ClaimOperator(Step):
+    """Claims shards, or finds the batch that this run has to finish first.
+
+    Its output is a list of small entries ``{"group", "label"}``, one for each read task; which shards a group has stands
+    on their lease rows. It also pushes ``batch_id`` (a batch to finish instead of reading) and ``outcome``. When there is
+    nothing to do it skips the tasks of ``skips``.
+
+    :param skips: ids of the tasks to skip when there is nothing to do.
+    """
+
+    def __init__(self, *, skips: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.skips = list(skips)
+
+    def execute(self, context: Context) -> list[dict[str, str]]:
+        """Claim; the read tasks to start."""
+        from shardbatch.consumer import Outcome, claim
+
+        with self.open(context) as (consumer, owner):
+            found = claim(consumer, owner)
+        ti = context["ti"]
+        ti.xcom_push(key="batch_id", value=found.batch_id)
+        ti.xcom_push(key="outcome", value=found.outcome.value)
+        if found.outcome not in (Outcome.NOTHING, Outcome.HELD):
+            return [{"group": group.group, "label": group.label} for group in found.groups]
+        ti.xcom_push(key="return_value", value=[])
+        if self.skips:
+            raise DownstreamTasksSkipped(tasks=self.skips)
+        return []

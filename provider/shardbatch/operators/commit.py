@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CommitOperator: the decision, after which checkpoints move; and ReportOperator, which makes a run fail after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, BaseOperator
+
+from shardbatch.core.policies import Sink
+from shardbatch.errors import GapFound, ShardsFailed, WorkFailed
+from shardbatch.hooks.liveness import TASK_FINAL, task_states
+from shardbatch.operators.step import Step, final_errors
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from shardbatch.consumer import Committed
+
+FAILED = frozenset({"failed", "upstream_failed"})
+#: Where a commit notes in its task's state store that an asset event is due.
+DUE = "shardbatch_event"
+#: Shards whose checkpoint stands in an event.
+NAMED_POSITIONS = 20
+#: Most characters of one problem in the output.
+LONGEST_PROBLEM = 1500
+
+
+class CommitOperator(Step):
+    """Commits the batch that freeze opened, if the work of the block is done.
+
+    It must be downstream of all work tasks, with the trigger rule ``none_failed``. It asks Airflow for their states all the
+    same and refuses if one failed, or if there were records and none succeeded. Its output is a list of problems that do
+    not undo the commit but must fail the run (for :class:`ReportOperator`); the outcome is the XCom ``committed``.
+
+    :param freeze: id of the freeze task whose batch is committed.
+    :param claim: as in the other steps.
+    :param work: ids of the work tasks; default: none, so that nothing is checked.
+    :param claim_task: id of the claim task and
+    :param read_task: of the read task, whose shard errors are reported; default: none.
+    """
+
+    ui_color = "#d9f2dd"
+
+    def __init__(
+        self,
+        *,
+        freeze: str,
+        work: Sequence[str] = (),
+        claim_task: str | None = None,
+        read_task: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.freeze = freeze
+        self.work = list(work)
+        self.claim_task = claim_task
+        self.read_task = read_task
+
+    def execute(self, context: Context) -> list[dict[str, str]]:
+        """Commit; the problems that are left."""
+        from shardbatch.consumer import commit
+
+        ti = context["ti"]
+        batch_id, attempt, records = (
+            ti.xcom_pull(task_ids=self.freeze, key=key) for key in ("batch_id", "attempt", "record_count")
+        )
+        with self.open(context) as (consumer, owner):
+            by_hand = self._require_work(ti, batch_id, records or 0)
+            event = _Event(context, batch_id)
+            event.announce()
+            done = commit(consumer, owner, batch_id, attempt or 0, by_hand=by_hand)
+        ti.xcom_push(key="committed", value=asdict(done))
+        self._publish(context, done, event)
+        return self._problems(ti)
+
+    def _require_work(self, ti: Any, batch_id: str | None, records: int) -> bool:
+        """See that the work is done; whether a person said so in its stead.
+
+        :raises WorkFailed: naming the tasks that are not.
+        """
+        if batch_id is None or not self.work:
+            return False
+        states = task_states(ti.dag_id, ti.run_id, self.work)
+        failed = sorted(task for task, state in states.items() if state in FAILED)
+        if failed:
+            raise WorkFailed(f"Of the work of batch {batch_id}, {_listed(failed)} failed: nothing is committed.")
+        running = sorted(task for task, state in states.items() if state not in TASK_FINAL)
+        if running:
+            raise WorkFailed(
+                f"Of the work of batch {batch_id}, {_listed(running)} has not ended: nothing is committed.",
+                remedy="Let it end; commit follows by itself, or clear it then.",
+            )
+        done = sorted(task for task, state in states.items() if state == "success")
+        if records and not done:
+            raise WorkFailed(
+                f"Batch {batch_id} has {records} records, but no work task succeeded ({_listed(sorted(states))} skipped)."
+            )
+        own_sink = self.policies is not None and self.policies.sink is Sink.OWN
+        return own_sink and records > 0 and _marked_by_hand(ti, self.work)
+
+    def _publish(self, context: Context, done: Committed, event: _Event) -> None:
+        """Make the asset event of a newly committed batch with records, and none otherwise."""
+        assets = [outlet for outlet in self.outlets if isinstance(outlet, Asset)]
+        if not (done.records and (done.newly or event.may_be_missing)):
+            self.outlets = []  # Airflow makes an event of every outlet that stands here at the end
+        else:
+            for asset in assets:
+                context["outlet_events"][asset].extra = extra_of(done)
+                self._mirror(context, asset, done)
+        event.done()
+
+    def _mirror(self, context: Context, asset: Asset, done: Committed) -> None:
+        try:
+            context["asset_state_store"][asset].set("watermark", extra_of(done))
+        except Exception as error:  # noqa: BLE001 - a copy for people to look at; the checkpoints stand in the lease store
+            self.log.warning("The watermark was not copied to the asset's state store: %s", error)
+
+    def _problems(self, ti: Any) -> list[dict[str, str]]:
+        problems = []
+        errors, failed = self._shard_errors(ti)
+        if failed:
+            named = "; ".join(f"{shard}: {text}" for shard, text in sorted(errors.items()))
+            problems.append(
+                {"kind": "shards", "text": f"{failed} shards could not be read: {named}."[:LONGEST_PROBLEM]}
+            )
+        waiting = ti.xcom_pull(task_ids=self.freeze, key="waiting") or {"count": 0, "shards": []}
+        if waiting["count"]:
+            named = ", ".join(waiting["shards"])
+            text = f"Records of {waiting['count']} shards expired unread; what is left of them waits: {named}."
+            problems.append({"kind": "gap", "text": text[:LONGEST_PROBLEM]})
+        for problem in problems:
+            self.log.warning("%s", problem["text"])
+        return problems
+
+    def _shard_errors(self, ti: Any) -> tuple[dict[str, str], int]:
+        """Errors of this run's read tasks. A run that finishes a batch without reading has none, whatever it read before."""
+        if self.claim_task is None or self.read_task is None:
+            return {}, 0
+        groups = ti.xcom_pull(task_ids=self.claim_task) or []
+        indexes = list(range(len(groups)))
+        landed = (
+            [item for item in ti.xcom_pull(task_ids=self.read_task, map_indexes=indexes) or [] if item]
+            if indexes
+            else []
+        )
+        errors = {shard: text for item in landed for shard, text in item["errors"].items()}
+        return errors, sum(item["failed"] for item in landed)
+
+
+class ReportOperator(BaseOperator):
+    """Fails, so that the run does: for what must be seen although the batch was committed.
+
+    Mapped over commit's output: no problem, no task.
+
+    :param kind: ``shards`` or ``gap``.
+    :param text: what happened.
+    """
+
+    template_fields: Sequence[str] = ("kind", "text")
+    ui_color = "#f9e3d3"
+
+    def __init__(self, *, kind: str, text: str, map_index_template: str = "{{ task.kind }}", **kwargs: Any) -> None:
+        super().__init__(map_index_template=map_index_template, **kwargs)
+        self.kind = kind
+        self.text = text
+
+    def execute(self, context: Context) -> None:
+        """Fail."""
+        with final_errors():
+            raise {"gap": GapFound, "shards": ShardsFailed}[self.kind](self.text)
+
+
+class _Event:
+    """Whether this run's asset event may be missing: a worker may die between the decision and the end of its task.
+
+    A later try of the same clearing can only follow a try that did not end well; after another clearing only a note
+    that was not closed tells so. Airflow makes an event twice rather than never.
+    """
+
+    def __init__(self, context: Context, batch_id: str | None) -> None:
+        self._store = context.get("task_state_store")
+        self._batch_id = batch_id
+        self._clearing = getattr(context["dag_run"], "clear_number", 0)
+        self.may_be_missing = False
+
+    def announce(self) -> None:
+        """Note that an event will be due, and look for an earlier note."""
+        if self._store is None or self._batch_id is None:
+            return
+        note = self._store.get(DUE)
+        if isinstance(note, dict) and note.get("batch_id") == self._batch_id:
+            self.may_be_missing = not note["closed"] or note["clearing"] == self._clearing
+        self._note(closed=False)
+
+    def done(self) -> None:
+        """Close the note: the event goes out with the success of this task."""
+        if self._store is not None and self._batch_id is not None:
+            self._note(closed=True)
+
+    def _note(self, *, closed: bool) -> None:
+        self._store.set(DUE, {"batch_id": self._batch_id, "clearing": self._clearing, "closed": closed})
+
+
+def extra_of(done: Committed) -> dict[str, Any]:
+    """What an asset event says of a batch: counts and places, never records."""
+    return {
+        "batch_id": done.batch_id,
+        "records": done.records,
+        "bytes": done.bytes,
+        "gaps": done.gaps,
+        "shards": done.shards,
+        "completed": done.completed,
+        "lag_ms": done.lag_ms,
+        "positions": dict(sorted(done.positions.items())[:NAMED_POSITIONS]),
+    }
+
+
+def _marked_by_hand(ti: Any, work: Sequence[str]) -> bool:
+    """Whether all work that succeeded took no time at all: a person marked it, nothing ran."""
+    crumbs = [crumb for crumb in ti.get_task_breadcrumbs(ti.dag_id, ti.run_id) if crumb["task_id"] in work]
+    done = [crumb for crumb in crumbs if crumb["state"] == "success"]
+    return bool(done) and not any(crumb["duration"] for crumb in done)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

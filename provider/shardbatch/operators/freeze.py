@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FreezeOperator: the landed slices become one batch, and an attempt of it is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import DownstreamTasksSkipped
+
+from shardbatch.operators.step import Step
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from shardbatch.consumer import Frozen
+
+#: Shards that are named as waiting for ``accept-gap``; their number is given beside them.
+NAMED_SHARDS = 20
+
+
+class FreezeOperator(Step):
+    """Freezes what the read tasks landed, or opens the next attempt of the batch that this run has already.
+
+    Its outputs, each an XCom of its own: ``batch_id``, ``attempt``, ``manifest_uri``, ``manifest_digest``,
+    ``record_count``, ``bytes``, ``shards``, ``gaps``, ``replay``, ``args`` (the argument list for an application), and
+    ``waiting``. An empty batch skips the tasks directly after it, so that no work starts without records.
+
+    :param handed: the batch that claim found, templated; empty: none.
+    :param skips: ids of the tasks to skip when the batch has no records, default: those directly after this one.
+    """
+
+    template_fields: Sequence[str] = (*Step.template_fields, "handed")
+
+    def __init__(self, *, handed: Any = None, skips: Sequence[str] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.handed = handed
+        self.skips = skips
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Freeze; what was frozen."""
+        from shardbatch.consumer import freeze
+
+        with self.open(context) as (consumer, owner):
+            frozen = freeze(consumer, owner, self.handed or None)
+        outputs = outputs_of(frozen)
+        for key, value in outputs.items():
+            context["ti"].xcom_push(key=key, value=value)
+        if frozen.record_count == 0:
+            self.log.info("The batch has no records: the work is skipped.")
+            raise DownstreamTasksSkipped(tasks=sorted(self.downstream_task_ids if self.skips is None else self.skips))
+        return {key: outputs[key] for key in ("batch_id", "attempt", "record_count")}
+
+
+def outputs_of(frozen: Frozen) -> dict[str, Any]:
+    """What is pushed: references and counts, never records."""
+    return {
+        "batch_id": frozen.batch_id,
+        "attempt": frozen.attempt,
+        "manifest_uri": frozen.manifest_uri,
+        "manifest_digest": frozen.manifest_digest,
+        "record_count": frozen.record_count,
+        "bytes": frozen.bytes,
+        "shards": frozen.shards,
+        "gaps": frozen.gaps,
+        "replay": frozen.replay,
+        "args": arguments(frozen),
+        "waiting": {"count": len(frozen.waiting), "shards": list(frozen.waiting[:NAMED_SHARDS])},
+    }
+
+
+def arguments(frozen: Frozen) -> list[str]:
+    """The argument list from which ``open_batch`` finds its batch."""
+    if frozen.batch_id is None:
+        return []
+    return [
+        "--shardbatch-manifest",
+        str(frozen.manifest_uri),
+        "--shardbatch-attempt",
+        str(frozen.attempt),
+        "--shardbatch-digest",
+        str(frozen.manifest_digest),
+    ]

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ReadOperator: the shards of one group into the staging area."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from shardbatch.operators.step import Step
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+#: Shards that a task names in its output; its log names all.
+NAMED_ERRORS = 10
+LONGEST_ERROR = 200
+
+
+class ReadOperator(Step):
+    """Reads the shards of one of claim's groups, each to its end, the tip as of the run's start, or a limit.
+
+    Its output is small: ``records``, ``bytes``, ``shards``, ``ended``, ``gaps``, ``lost``, ``seconds``, and ``errors``
+    with the shards that could not be read.
+
+    :param group: the group's name, as claim gave it; templated.
+    :param label: what people see of it; templated.
+    """
+
+    template_fields: Sequence[str] = (*Step.template_fields, "group", "label")
+
+    def __init__(
+        self, *, group: str, label: str = "", map_index_template: str = "{{ task.label }}", **kwargs: Any
+    ) -> None:
+        super().__init__(map_index_template=map_index_template, **kwargs)
+        self.group = group
+        self.label = label
+        self._stop: threading.Event | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Read; what was landed."""
+        from shardbatch.consumer import land
+
+        self._stop = threading.Event()
+        began = context["dag_run"].start_date
+        with self.open(context) as (consumer, owner):
+            tip_ms = round(began.timestamp() * 1000) if began is not None else consumer.now_ms()
+            landed = land(consumer, owner, self.group, tip_ms, stop=self._stop)
+        return {
+            "records": landed.records,
+            "bytes": landed.bytes,
+            "shards": landed.shards,
+            "ended": landed.ended,
+            "gaps": landed.gaps,
+            "lost": landed.lost,
+            "seconds": landed.seconds,
+            "failed": len(landed.errors),
+            "errors": {shard: text[:LONGEST_ERROR] for shard, text in sorted(landed.errors.items())[:NAMED_ERRORS]},
+        }
+
+    def on_kill(self) -> None:
+        """End the read at the next page; nothing that was not stored on a lease row counts."""
+        if self._stop is not None:
+            self._stop.set()

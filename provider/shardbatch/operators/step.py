@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What claim, read, freeze and commit have in common: the application they work for, and how their errors end a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from shardbatch.core.limits import ReadLimits
+from shardbatch.core.policies import ClaimOptions, Policies
+from shardbatch.errors import ShardbatchError
+from shardbatch.hooks.consumer import Application
+from shardbatch.hooks.leases import Leases
+from shardbatch.hooks.staging import Staging
+from shardbatch.hooks.streams import KinesisStream
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from shardbatch.consumer import Consumer
+    from shardbatch.core.owner import Owner
+
+
+@contextmanager
+def final_errors() -> Iterator[None]:
+    """Ends the task without a retry when trying again cannot help.
+
+    :raises AirflowFailException: instead of an error that is not retryable, with its text.
+    """
+    try:
+        yield
+    except ShardbatchError as error:
+        if error.retryable:
+            raise
+        raise AirflowFailException(str(error)) from error
+
+
+class Step(BaseOperator):
+    """One of the steps of a batch.
+
+    :param app_name: an independent consumer of the stream, templated; no slash.
+    :param stream: what is read.
+    :param leases: where leases are kept, default: the setting ``[shardbatch] leases``.
+    :param staging: where slices stand, default: the setting ``[shardbatch] staging``.
+    :param group_id: whose leases they are: all steps of one batch name the same. Default: none, which fits a DAG with one
+        batch; ``StreamBatch`` gives its own.
+    :param limits: how much one run reads.
+    :param claim: how leases are claimed.
+    :param policies: what to do when something cannot go on.
+    :raises ConfigurationError: for a value that cannot work, or if there is no lease store or staging folder.
+    """
+
+    template_fields: Sequence[str] = ("app_name", "stream", "leases", "staging")
+    ui_color = "#e8f1fb"
+
+    def __init__(
+        self,
+        *,
+        app_name: str,
+        stream: KinesisStream,
+        leases: Leases | None = None,
+        staging: Staging | None = None,
+        group_id: str = "",
+        limits: ReadLimits | None = None,
+        claim: ClaimOptions | None = None,
+        policies: Policies | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.app_name = app_name
+        self.stream = stream
+        self.leases = leases
+        self.staging = staging
+        self.group_id = group_id
+        self.limits = limits
+        self.claim = claim
+        self.policies = policies
+        self.application()
+
+    def application(self) -> Application:
+        """The application as its author wrote it."""
+        return Application.of(
+            self.app_name,
+            self.stream,
+            self.leases,
+            self.staging,
+            group_id=self.group_id,
+            limits=self.limits,
+            claim=self.claim,
+            policies=self.policies,
+        )
+
+    @contextmanager
+    def open(self, context: Context) -> Iterator[tuple[Consumer, Owner]]:
+        """The consumer and the owner of the run at hand; errors that a retry cannot mend end the task for good."""
+        with final_errors():
+            environment = self.get_template_env()
+            application = self.application().rendered(lambda text: self.render_template(text, context, environment))
+            with application.open(context, self.log) as opened:
+                yield opened

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""StreamBatch, the task group that a DAG author writes: claim >> read >> freeze >> the author's work >> commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Param, TaskGroup, TriggerRule
+
+from shardbatch.assets import committed_batches
+from shardbatch.core.limits import ReadLimits
+from shardbatch.core.owner import MODES
+from shardbatch.core.policies import ClaimOptions, Policies
+from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.consumer import Application
+from shardbatch.hooks.leases import Leases
+from shardbatch.hooks.staging import Staging
+from shardbatch.hooks.streams import KinesisStream
+from shardbatch.operators.claim import ClaimOperator
+from shardbatch.operators.commit import CommitOperator, ReportOperator
+from shardbatch.operators.freeze import FreezeOperator
+from shardbatch.operators.read import ReadOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import XComArg
+    from airflow.sdk.definitions._internal.node import DAGNode
+
+OURS = ("claim", "read", "freeze", "commit", "report")
+#: How our tasks are retried where neither ``task_args`` nor any default_args say otherwise.
+RETRYING = {
+    "retries": 3,
+    "retry_delay": timedelta(seconds=10),
+    "retry_exponential_backoff": 2,
+    "max_retry_delay": timedelta(minutes=5),
+}
+#: Arguments of our tasks that hold the group together.
+FIXED = frozenset({"task_id", "trigger_rule", "task_group", "dag", "depends_on_past", "group", "label", "handed"})
+
+
+class StreamBatch(TaskGroup):
+    """A batch of a stream: the tasks of the ``with`` block work on it, and checkpoints move when all have succeeded.
+
+    It makes the tasks ``claim``, ``read`` (mapped), ``freeze``, ``commit`` and ``report``; the last runs only when
+    something must fail the run after its commit. ``manifest_uri``, ``manifest_digest``, ``batch_id``, ``attempt``,
+    ``record_count`` and ``args`` are outputs of ``freeze`` for templated fields; ``committed`` is the outcome.
+
+    :param group_id: as in ``TaskGroup``; it stands in the owner of the leases.
+    :param app_name: an independent consumer of the stream; no slash.
+    :param stream: what is read.
+    :param leases: where leases are kept, default: the setting ``[shardbatch] leases``.
+    :param staging: where slices and manifests stand, default: the setting ``[shardbatch] staging``.
+    :param limits: how much one run reads.
+    :param claim: how leases are claimed.
+    :param policy: what to do when something cannot go on.
+    :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "kinesis"}}``.
+    :param task_group_kwargs: arguments of ``TaskGroup``.
+    :raises ConfigurationError: naming the DAG and the group, for whatever can be known to be wrong at parse time.
+    """
+
+    def __init__(
+        self,
+        group_id: str,
+        *,
+        app_name: str,
+        stream: KinesisStream,
+        leases: Leases | None = None,
+        staging: Staging | None = None,
+        limits: ReadLimits | None = None,
+        claim: ClaimOptions | None = None,
+        policy: Policies | None = None,
+        task_args: Mapping[str, Mapping[str, Any]] | None = None,
+        **task_group_kwargs: Any,
+    ) -> None:
+        self._ours: dict[str, Any] = {}
+        prefixed = task_group_kwargs.pop("prefix_group_id", True)
+        super().__init__(group_id=group_id, prefix_group_id=True, **task_group_kwargs)
+        if not prefixed:
+            raise self._wrong("the ids of its tasks need its own before them.", "Leave prefix_group_id out.")
+        if next(self.iter_mapped_task_groups(), None) is not None:
+            raise self._wrong(
+                "it stands in a mapped task group, where Airflow cannot map its read task.",
+                "Loop in Python instead: one StreamBatch for each stream.",
+            )
+        more = {"group_id": self.group_id, "limits": limits, "claim": claim, "policies": policy}
+        try:
+            self.application = Application.of(app_name, stream, leases, staging, **more)
+        except ConfigurationError as error:
+            raise self._wrong(str(error), "") from error
+        self._task_args = self._checked(task_args or {})
+        self._make_tasks()
+
+    # ------------------------------------------------------------------ what the author uses
+
+    @property
+    def app_name(self) -> str:
+        """The application's name."""
+        return self.application.app_name
+
+    @property
+    def stream(self) -> KinesisStream:
+        """What is read."""
+        return self.application.stream
+
+    @property
+    def leases(self) -> Leases:
+        """Where leases are kept."""
+        return self.application.leases
+
+    @property
+    def staging(self) -> Staging:
+        """Where slices and manifests stand."""
+        return self.application.staging
+
+    @property
+    def batch_id(self) -> XComArg:
+        """The batch's id."""
+        return self._frozen("batch_id")
+
+    @property
+    def attempt(self) -> XComArg:
+        """The number of the attempt that this pass of the block is."""
+        return self._frozen("attempt")
+
+    @property
+    def manifest_uri(self) -> XComArg:
+        """Where the manifest stands: all that an application needs."""
+        return self._frozen("manifest_uri")
+
+    @property
+    def manifest_digest(self) -> XComArg:
+        """The digest that the manifest must have."""
+        return self._frozen("manifest_digest")
+
+    @property
+    def record_count(self) -> XComArg:
+        """Records in the batch."""
+        return self._frozen("record_count")
+
+    @property
+    def args(self) -> XComArg:
+        """The argument list from which ``open_batch`` finds the batch, for an operator that starts an application."""
+        return self._frozen("args")
+
+    @property
+    def committed(self) -> XComArg:
+        """The outcome of commit: ``batch_id``, ``newly``, ``records``, ``lag_ms``, …; for tasks after the group."""
+        output: XComArg = self._ours["commit"].output["committed"]
+        return output
+
+    def _frozen(self, key: str) -> XComArg:
+        output: XComArg = self._ours["freeze"].output[key]
+        return output
+
+    # ------------------------------------------------------------------ our tasks
+
+    def _make_tasks(self) -> None:
+        step = self._step_arguments
+        claim = ClaimOperator(**step("claim"))
+        self._ours["claim"] = claim
+        read = ReadOperator.partial(**step("read", trigger_rule=TriggerRule.ALL_SUCCESS)).expand_kwargs(claim.output)
+        self._ours["read"] = read
+        freeze = FreezeOperator(handed=claim.output["batch_id"], **step("freeze", trigger_rule=TriggerRule.NONE_FAILED))
+        self._ours["freeze"] = freeze.as_setup()
+        read >> freeze
+        asset = [] if "{{" in self.app_name + self.stream.address else [self._asset()]
+        commit = CommitOperator(
+            freeze=freeze.task_id,
+            claim_task=claim.task_id,
+            read_task=read.task_id,
+            outlets=asset,
+            **step("commit", trigger_rule=TriggerRule.NONE_FAILED),
+        )
+        self._ours["commit"] = commit
+        # A teardown is passed over by arrows that leave the group, and this one still counts for the run's state.
+        report = ReportOperator.partial(**self._own("report"), retries=0).expand_kwargs(commit.output)
+        self._ours["report"] = report.as_teardown(on_failure_fail_dagrun=True)
+        report.partial_kwargs["on_failure_fail_dagrun"] = True
+
+    def _asset(self) -> Any:
+        return committed_batches(self.app_name, self.stream.stream_name)
+
+    def _step_arguments(self, name: str, trigger_rule: TriggerRule = TriggerRule.ALL_SUCCESS) -> dict[str, Any]:
+        app = self.application
+        said = {**self.dag.default_args, **self.default_args}
+        return {
+            **{key: value for key, value in RETRYING.items() if key not in said},
+            **self._own(name),
+            "trigger_rule": trigger_rule,
+            "app_name": app.app_name,
+            "stream": app.stream,
+            "leases": app.leases,
+            "staging": app.staging,
+            "group_id": app.group_id,
+            "limits": app.limits,
+            "claim": app.claim,
+            "policies": app.policies,
+        }
+
+    def _own(self, name: str) -> dict[str, Any]:
+        return {**self._task_args.get(name, {}), "task_id": name, "task_group": self, "dag": self.dag}
+
+    def _checked(self, task_args: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        unknown = sorted(task_args.keys() - set(OURS))
+        if unknown:
+            raise self._wrong(f"task_args names {unknown[0]!r}.", f"Its tasks are {', '.join(OURS)}.")
+        for name, arguments in task_args.items():
+            fixed = sorted(FIXED & arguments.keys())
+            if fixed:
+                raise self._wrong(f"task_args gives {fixed[0]} of {name}, which is fixed.", "Leave it out.")
+        return {name: dict(arguments) for name, arguments in task_args.items()}
+
+    # ------------------------------------------------------------------ the author's tasks
+
+    def add(self, task: DAGNode) -> DAGNode:
+        """Add a task or a group; called by Airflow.
+
+        :raises ConfigurationError: if its id is one of ours.
+        """
+        taken = {ours.task_id for ours in self._ours.values()}
+        if task.node_id in taken:
+            raise self._wrong(
+                f"the id {task.node_id!r} is its own.", f"Choose another than {', '.join(OURS)} for what stands inside."
+            )
+        return super().add(task)
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        super().__exit__(kind, value, traceback)
+        if kind is None:
+            self._wire()
+
+    def _wire(self) -> None:
+        """Put the author's tasks between freeze and commit."""
+        ours = {task.task_id for task in self._ours.values()}
+        inside = {task.task_id: task for task in self.iter_tasks() if task.task_id not in ours}
+        work = [task for task in inside.values() if not task.is_setup and not task.is_teardown]
+        if not work:
+            raise self._wrong("it has no work inside.", "Create the tasks that use the batch within the with block.")
+        freeze, commit = self._ours["freeze"], self._ours["commit"]
+        for task in inside.values():
+            if not task.upstream_task_ids & inside.keys():
+                task.set_upstream(freeze)
+        commit.set_upstream([task for task in work if task.task_id not in commit.upstream_task_ids])
+        for task in [*inside.values(), *self._ours.values()]:
+            self._require_fitting(task)
+        commit.work = sorted(task.task_id for task in work)
+        freeze.skips = sorted(inside)
+        self._ours["claim"].skips = sorted({*inside, *ours} - {self._ours["claim"].task_id})
+
+    def _require_fitting(self, task: Any) -> None:
+        freeze = self._ours["freeze"]
+        after_freeze = task.task_id in freeze.downstream_task_ids and not task.is_teardown
+        if after_freeze and task.trigger_rule != TriggerRule.ALL_SUCCESS:
+            raise self._wrong(
+                f"task {task.task_id!r} stands directly after freeze with the trigger rule {str(task.trigger_rule)!r}.",
+                "Use all_success, or put a task between; using an output of the batch makes a task stand there.",
+            )
+        for name in ("depends_on_past", "wait_for_downstream"):
+            if getattr(task, name, False):
+                raise self._wrong(
+                    f"task {task.task_id!r} has {name}: after a failed run the next one would hold its leases and wait.",
+                    "Leave it out; order holds without it. max_active_runs=1 keeps runs apart.",
+                )
+
+    def _wrong(self, text: str, remedy: str) -> ConfigurationError:
+        return ConfigurationError(f"DAG {self.dag.dag_id!r}, StreamBatch {self.group_id!r}: {text}", remedy=remedy)
+
+
+def batch_params(group_id: str) -> dict[str, Param]:
+    """DAG params through which a run may ask something of a group, for the trigger form; all are empty by default.
+
+    ``<group>.mode`` (``incremental`` or ``interval``), ``<group>.from`` and ``.to`` (records that arrived between them;
+    they make the mode ``interval``), ``<group>.max_shards``, ``.duration_s``, ``.records`` and ``.bytes`` (instead of the
+    group's arguments). A run's conf wins over DAG params, these over arguments.
+
+    :param group_id: the full id of the group.
+    """
+
+    def param(title: str, kind: str, **schema: Any) -> Param:
+        return Param(None, type=["null", kind], title=title, section=f"Batch {group_id}", **schema)
+
+    return {
+        f"{group_id}.mode": param("Mode", "string", enum=[None, *MODES]),
+        f"{group_id}.from": param("Records arrived from", "string", format="date-time"),
+        f"{group_id}.to": param("… and before", "string", format="date-time"),
+        f"{group_id}.max_shards": param("Shards at most", "integer", minimum=1),
+        f"{group_id}.duration_s": param("Seconds that a read task reads at most", "number", exclusiveMinimum=0),
+        f"{group_id}.records": param("Records of a shard at most", "integer", minimum=1),
+        f"{group_id}.bytes": param("Bytes of a shard at most", "integer", minimum=1),
+    }
