@@ -113,7 +113,12 @@ def _refuse_set_aside(batch: Batch, attempt: int) -> None:
 
 
 def _release(consumer: Consumer, me: str) -> None:
-    """L7: what this owner holds and nobody stamped is free again; tidiness only."""
+    """L7: what this owner holds and nobody stamped is free again; tidiness only. Side leases are deleted (H)."""
+    if consumer.interval is not None:
+        for lease in consumer.leases():
+            if lease.batch_id is None:
+                consumer.store.delete(lease)
+        return
     for lease in consumer.leases(lease_owner=me):
         if lease.batch_id is None:
             consumer.store.replace(lease, leases.release(lease, consumer.now_ms()))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from shardbatch.core.batch import Batch
+from shardbatch.core.interval import Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions, Policies
@@ -28,6 +29,8 @@ class Consumer:
     """An application on a stream.
 
     ``start`` counts at the first claim only. ``deployment`` is the id of this Airflow; owners of another are foreign.
+    With an ``interval`` the run reads that span through side leases of its own ``scope`` (PROTOCOL H): live leases are
+    neither read nor moved, limits do not apply, and the side leases are deleted at the end.
     """
 
     namespace: Namespace
@@ -37,6 +40,7 @@ class Consumer:
     liveness: Liveness
     deployment: str
     scope: str = ""
+    interval: Interval | None = None
     start: Position = TRIM_HORIZON
     limits: ReadLimits = field(default_factory=ReadLimits)
     options: ClaimOptions = field(default_factory=ClaimOptions)

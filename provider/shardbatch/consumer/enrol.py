@@ -9,11 +9,14 @@ from typing import cast
 from shardbatch.consumer.consumer import Consumer, first_count
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
+from shardbatch.core.interval import Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.planner import unknown_shards
+from shardbatch.core.policies import GapPolicy
+from shardbatch.core.position import at_timestamp
 from shardbatch.core.rows import APPLICATION, SCHEMA_VERSION, Key
 from shardbatch.core.shard import HashRange, Shard, holes
-from shardbatch.errors import LeaseLost, StreamRecreated, UnsupportedSchema
+from shardbatch.errors import GapFound, LeaseLost, StreamRecreated, UnsupportedSchema
 
 
 def enrol(consumer: Consumer) -> Application:
@@ -24,6 +27,8 @@ def enrol(consumer: Consumer) -> Application:
     """
     key = Key(APPLICATION, consumer.namespace, ())
     identity = consumer.source.identity()
+    if consumer.interval is not None:
+        return _beside(consumer, cast(Application | None, consumer.store.get(key)), identity, consumer.interval)
     for _ in range(8):
         row = cast(Application | None, consumer.store.get(key))
         if row is None:
@@ -40,6 +45,19 @@ def enrol(consumer: Consumer) -> Application:
         if consumer.store.replace(row, joined):
             return joined
     raise LeaseLost("The row of {} is being changed by others all the while.".format(consumer.namespace))
+
+
+def _beside(consumer: Consumer, live: Application | None, identity: str, interval: Interval) -> Application:
+    """What an interval run goes by: never written, so that it decides nothing for the live application."""
+    if live is not None:
+        check(live, identity)
+    retention, now = consumer.source.retention_ms(), consumer.now_ms()
+    if retention is not None and interval.from_ms < now - retention:
+        message = f"The interval begins {(now - retention - interval.from_ms) // 1000} s before the stream's retention."
+        if consumer.policies.gap is GapPolicy.FAIL:
+            raise GapFound(message, remedy='Begin later, or accept what is left with policy=Policies(gap="record").')
+        consumer.warn(message)
+    return Application(consumer.namespace, identity, at_timestamp(interval.from_ms), 0)
 
 
 def check(row: Application, identity: str) -> None:

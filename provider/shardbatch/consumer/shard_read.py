@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.hold import Held
@@ -14,6 +15,9 @@ from shardbatch.core.limits import Budget
 from shardbatch.core.ports import Page, SliceWriter
 from shardbatch.core.position import SHARD_END
 from shardbatch.core.slice import Gap, Slice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Seconds between two lines of progress of one shard.
 PROGRESS_EVERY = 15.0
@@ -49,6 +53,8 @@ class _Tally:
         self.caught_up_ms: int | None = None
         self.gap: Gap | None = None
         self.page: Page | None = None
+        self.interval = read.consumer.interval
+        self.interval_over = False
 
     def add(self, page: Page, now_ms: int) -> None:
         """Count a page."""
@@ -58,15 +64,23 @@ class _Tally:
         rows = page.records.num_rows
         if rows:
             arrivals = page.records.column("arrival_time")
-            newest = arrivals[rows - 1].value // 1000
             if self.first_arrival_ms is None:
                 self.first_arrival_ms = arrivals[0].value // 1000
-            self.last_arrival_ms = newest
+            self.last_arrival_ms = arrivals[rows - 1].value // 1000
             self.last = page.records.column("sequence_number")[rows - 1].as_py()
-            self.budget.records += rows
-            self.budget.bytes += page.records.column("data").nbytes
         if page.millis_behind_latest == 0:
             self.caught_up_ms = now_ms
+
+    def wanted(self, page: Page) -> pa.RecordBatch:
+        """The records of a page that belong to the slice: all, or those that arrived within the interval."""
+        records = page.records
+        if self.interval is not None and records.num_rows:
+            arrivals = records.column("arrival_time").cast("int64").to_pylist()
+            within = [at for at, micros in enumerate(arrivals) if micros // 1000 in self.interval]
+            records = records.take(within) if within else records.slice(0, 0)
+        self.budget.records += records.num_rows
+        self.budget.bytes += records.column("data").nbytes
+        return records
 
     def done(self, monotonic: float) -> bool:
         """Whether to stop after this page."""
@@ -74,6 +88,10 @@ class _Tally:
         if page is None or page.ended:
             return page is not None
         arrival = self.last_arrival_ms if page.records.num_rows else None
+        if self.interval is not None:
+            passed = arrival is not None and self.interval.passed(arrival)
+            self.interval_over = passed or (page.records.num_rows == 0 and page.millis_behind_latest == 0)
+            return self.interval_over
         if self.budget.at_tip(page.records.num_rows, arrival, page.millis_behind_latest):
             return True
         return self.budget.spent(monotonic) is not None
@@ -121,8 +139,9 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> None:
         tally.add(page, read.consumer.now_ms())
         if page.gone or page.checkpoint_gone:
             tally.gap = _gap(read, tally, page)
-        if page.records.num_rows:
-            writer.write(page.records)
+        wanted = tally.wanted(page)
+        if wanted.num_rows:
+            writer.write(wanted)
         if clock.monotonic() - shown > PROGRESS_EVERY:
             shown = clock.monotonic()
             read.consumer.say(
@@ -157,7 +176,7 @@ def _within(caught_up_ms: int | None, now_ms: int, retention_ms: int | None) -> 
 
 def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
     page = tally.page
-    ended = page is not None and page.ended
+    ended = page is not None and (page.ended or tally.interval_over)
     return Slice(
         shard_id=tally.lease.shard_id,
         after=tally.lease.checkpoint,

@@ -77,14 +77,24 @@ def inconsistent(shards: Iterable[Shard]) -> list[Shard]:
     ]
 
 
-def generations(parents: Mapping[str, Iterable[str]]) -> Mapping[str, int]:
-    """Depth of every shard below the oldest shard of its lineage, parents outside the mapping left out."""
-    depth: dict[str, int] = {}
-    pending = {shard: [p for p in above if p in parents and p != shard] for shard, above in parents.items()}
-    while pending:
-        ready = [shard for shard, above in pending.items() if all(p in depth for p in above)]
-        if not ready:
-            raise ValueError("a lineage must not run in a circle: {}".format(sorted(pending)[:4]))
-        for shard in ready:
-            depth[shard] = max((depth[p] + 1 for p in pending.pop(shard)), default=0)
+def generations(parents: Mapping[str, Iterable[str]]) -> dict[str, int]:
+    """Depth of every shard below the oldest shard of its lineage, parents outside the mapping left out.
+
+    :raises ValueError: if a lineage runs in a circle.
+    """
+    above = {shard: {p for p in named if p in parents} for shard, named in parents.items()}
+    below: dict[str, list[str]] = {shard: [] for shard in parents}
+    for shard, named in above.items():
+        for parent in named:
+            below[parent].append(shard)
+    depth = {shard: 0 for shard, named in above.items() if not named}
+    ready = list(depth)
+    for shard in ready:
+        for child in below[shard]:
+            above[child].discard(shard)
+            if not above[child]:
+                depth[child] = max(depth[p] + 1 for p in parents[child] if p in depth)
+                ready.append(child)
+    if len(depth) < len(parents):
+        raise ValueError("a lineage must not run in a circle: {}".format(sorted(set(parents) - set(depth))[:4]))
     return depth

@@ -255,3 +255,33 @@ def test_two_applications_on_one_stream_have_their_own_checkpoints(rig: Rig, tmp
     other = replace(rig.consumer(), namespace=Namespace("other", rig.stream.name))
     assert other.leases() == []  # R54
     assert rig.consumer().leases()[0].checkpoint == after("100")
+
+
+def test_an_interval_run_reads_its_span_beside_the_live_application(rig: Rig) -> None:
+    from dataclasses import replace as changed
+
+    from shardbatch.consumer import claim, commit, freeze, land
+    from shardbatch.core.interval import Interval
+
+    rig.stream.put("before")
+    rig.stream.now_ms += 10
+    wanted = rig.stream.put("a", "b")
+    begin = rig.stream.now_ms
+    rig.stream.now_ms += 100_000
+    rig.stream.put("after")
+    rig.run("live")
+    live = rig.consumer().leases()
+    owner = changed(rig.owner("backfill"), mode="interval")
+    span = Interval(begin, begin + 1)
+    consumer = rig.consumer(scope=owner.scope, interval=span, limits=ReadLimits(records=1))
+    rig.stream.put("later")
+    found = claim(consumer, owner)
+    for group in found.groups:
+        land(consumer, owner, group.group, rig.stream.now_ms)
+    frozen = freeze(consumer, owner)
+    assert rig.records(frozen.batch_id or "") == wanted
+    rig.work(frozen)
+    assert commit(consumer, owner, frozen.batch_id, frozen.attempt).newly
+    assert rig.consumer().leases() == live
+    assert consumer.leases() == []
+    assert claim(consumer, owner).outcome is Outcome.REPLAY  # cleared: the same batch, never new records

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits and policies: what they refuse, and when a read has read enough."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from shardbatch.core.limits import Budget, ReadLimits
+from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
+from shardbatch.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"duration": timedelta(0)}, {"records": 0}, {"bytes": -1}, {"concurrency": 0}, {"concurrency": 65}]
+)
+def test_limits_that_read_nothing_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError, match="ReadLimits"):
+        ReadLimits(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_shards": 0}, {"read_tasks": 0}, {"read_tasks": 1001}, {"stuck_after": timedelta(0)}],
+)
+def test_claim_options_out_of_range_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError, match="ClaimOptions"):
+        ClaimOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_an_unknown_policy_names_the_known_ones() -> None:
+    with pytest.raises(ConfigurationError, match="'fail', 'record'"):
+        Policies(gap="skip")  # type: ignore[arg-type]
+    assert Policies(gap="record").gap is GapPolicy.RECORD  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("records", "arrival", "lag", "enough"),
+    [
+        (3, 50, 0, False),  # R33: records beside a lag of zero are no proof
+        (0, None, 0, True),
+        (0, None, 1, False),  # R37: a lag is a count or a flag somewhere; only zero means anything
+        (0, None, 10, False),
+        (0, None, None, False),
+        (3, 101, 7000, True),  # past the instant at which the run began
+        (3, 100, 7000, False),
+    ],
+)
+def test_the_tip_is_an_empty_page_without_lag_or_a_record_of_after_the_start(
+    records: int, arrival: int | None, lag: int | None, enough: bool
+) -> None:
+    assert Budget(ReadLimits(), tip_ms=100, deadline=1.0).at_tip(records, arrival, lag) is enough
+
+
+def test_whichever_limit_comes_first_counts() -> None:
+    budget = Budget(ReadLimits(records=10, bytes=100), tip_ms=0, deadline=5.0)
+    assert budget.spent(4.9) is None
+    assert budget.spent(5.0) == "duration"
+    budget.bytes = 100
+    assert budget.spent(4.9) == "bytes"
+    budget.records = 10
+    assert budget.spent(4.9) == "records"

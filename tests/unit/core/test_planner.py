@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which leases may be taken, how they are spread, and what may be frozen together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shardbatch.core import lease as leases
+from shardbatch.core.lease import Lease
+from shardbatch.core.planner import complete_lineage, label, plan, ready_child, spread, unknown_shards
+from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after
+from shardbatch.core.rows import Namespace
+from shardbatch.core.shard import Shard
+from shardbatch.core.slice import Slice
+
+ME = "here/dag/run/group/incremental"
+NAMESPACE = Namespace("etl", "orders")
+
+
+def row(shard_id: str, *parents: str, completed: bool = False, owner: str | None = None, lag: int = 0) -> Lease:
+    fresh = leases.add(NAMESPACE, "", Shard(shard_id, parents), TRIM_HORIZON, 7, 0)
+    return replace(fresh, completed=completed, lease_owner=owner, millis_behind_latest=lag)
+
+
+def ended(lease: Lease, owner: str = ME) -> Lease:
+    landed = Slice(lease.shard_id, lease.checkpoint, SHARD_END, ended=True)
+    return replace(lease, lease_owner=owner, pending=landed)
+
+
+def takeable(rows: list[Lease], listed: set[str]) -> list[str]:
+    free = {lease.shard_id for lease in rows if lease.lease_owner in (None, ME)}
+    return [lease.shard_id for lease in plan(rows, listed, lambda lease: lease.shard_id in free, ME).takeable]
+
+
+@pytest.mark.parametrize(
+    ("rows", "listed", "expected"),
+    [
+        pytest.param([row("r")], {"r"}, ["r"], id="root"),
+        pytest.param([row("r", completed=True)], {"r"}, [], id="completed root"),
+        pytest.param([row("p"), row("c", "p")], {"p", "c"}, ["p"], id="split child of an open parent"),
+        pytest.param([row("p", completed=True), row("c", "p")], {"p", "c"}, ["c"], id="split child"),
+        pytest.param(
+            [row("p", completed=True), row("c", "p", completed=True)], {"p", "c"}, [], id="completed split child"
+        ),
+        pytest.param([row("c", "p")], {"c"}, ["c"], id="unknown parent"),
+        pytest.param([row("p"), row("c", "p")], {"c"}, ["p"], id="parent left the listing unfinished"),
+        pytest.param([row("a", completed=True), row("b"), row("m", "a", "b")], {"a", "b", "m"}, ["b"], id="merge half"),
+        pytest.param(
+            [row("a", completed=True), row("b", completed=True), row("m", "a", "b")], {"a", "b", "m"}, ["m"], id="merge"
+        ),
+        pytest.param([row("b"), row("m", "a", "b")], {"b", "m"}, ["b"], id="merge, one unknown, one open"),
+        pytest.param([row("b", completed=True), row("m", "a", "b")], {"b", "m"}, ["m"], id="merge, one unknown"),
+        pytest.param([row("a", completed=True), row("m", "a", "b")], {"a", "m"}, ["m"], id="merge, other unknown"),
+        pytest.param([row("c", "adjacent"), row("adjacent")], {"c", "adjacent"}, ["adjacent"], id="only adjacent"),
+        pytest.param([row("c", "p")], {"c", "p"}, [], id="parent is listed but has no row yet"),
+    ],
+)
+def test_a_shard_may_start_when_its_known_parents_are_completed(
+    rows: list[Lease], listed: set[str], expected: list[str]
+) -> None:
+    assert takeable(rows, listed) == expected  # KV-4, K-14, K-15
+
+
+def test_stamped_leases_are_passed_by() -> None:
+    stamped = replace(ended(row("s")), batch_id="x")
+    found = plan([stamped], {"s"}, lambda lease: True, ME)
+    assert found.takeable == ()
+    assert found.held == (stamped,)
+
+
+def test_own_leases_come_first_then_old_generations_then_large_backlogs() -> None:
+    rows = [
+        row("young", "old", lag=900),
+        row("old", completed=True),
+        row("small", lag=5),
+        row("large", lag=50),
+        row("mine", owner=ME),
+    ]
+    assert takeable(rows, {lease.shard_id for lease in rows}) == ["mine", "large", "small", "young"]
+
+
+def test_a_child_that_this_owner_reads_on_is_its_own() -> None:
+    rows = [ended(row("p")), row("c", "p", owner=ME)]
+    assert takeable(rows, {"p", "c"}) == ["p", "c"]
+
+
+def test_shards_are_spread_evenly_and_keep_their_group() -> None:
+    rows = [row(f"s{n}") for n in range(10)]
+    groups = spread(rows, 4)
+    assert sorted(len(members) for members in groups.values()) == [2, 2, 3, 3]
+    kept = [replace(lease, read_group=name) for name, members in groups.items() for lease in members]
+    assert {name: {m.shard_id for m in members} for name, members in spread(kept, 4).items()} == {
+        name: {m.shard_id for m in members} for name, members in groups.items()
+    }
+
+
+def test_there_are_never_more_groups_than_shards() -> None:
+    assert len(spread([row("a"), row("b")], 16)) == 2
+    assert spread([], 16) == {}
+
+
+def test_a_label_fits_the_column_of_the_metadata_database() -> None:
+    assert label("003", ["shardId-000000000001"]) == "003: shardId-000000000001"
+    assert len(label("003", ["x" * 500])) == 200
+    assert label("000", ["b", "a"]) == "000: 2 shards from a"
+
+
+def test_rows_are_made_for_children_before_their_parents() -> None:
+    listing = [Shard("p", closed=True), Shard("c", ("p",), closed=True), Shard("g", ("c",)), Shard("q")]
+    assert [shard.shard_id for shard in unknown_shards(listing, [row("q")])] == ["g", "c", "p"]
+
+
+def test_a_shard_whose_parent_is_open_in_the_same_listing_waits_for_the_next() -> None:
+    listing = [Shard("p", closed=False), Shard("c", ("p",))]
+    assert [shard.shard_id for shard in unknown_shards(listing, [])] == ["p"]  # K-10, R23
+
+
+def test_a_child_is_read_on_only_after_parents_of_this_owner() -> None:
+    child = Shard("c", ("a", "b"))
+    a, b = ended(row("a")), ended(row("b"))
+    assert ready_child(child, {"a": a, "b": b}, ME)
+    assert not ready_child(child, {"a": a, "b": replace(b, lease_owner="other")}, ME)  # V9
+    assert not ready_child(child, {"a": a, "b": row("b", owner=ME)}, ME)
+    assert ready_child(child, {"a": a, "b": row("b", completed=True)}, ME)
+    assert ready_child(child, {"a": a, "b": None}, ME)
+
+
+def test_a_child_is_not_frozen_without_its_parent() -> None:
+    parent, child = (
+        ended(row("p")),
+        replace(row("c", "p", owner=ME), pending=Slice("c", TRIM_HORIZON, after("5"), False)),
+    )
+    rows = {"p": parent, "c": child}
+    assert [lease.shard_id for lease in complete_lineage([parent, child], rows, set())] == ["c", "p"]
+    assert complete_lineage([child], rows, set()) == []  # V8
+    assert complete_lineage([parent, child], rows, {"p"}) == []
+
+
+def test_descendants_of_a_slice_that_waits_wait_too() -> None:
+    rows = [ended(row("p")), ended(row("c", "p")), ended(row("g", "c")), ended(row("x"))]
+    by_id = {lease.shard_id: lease for lease in rows}
+    assert [lease.shard_id for lease in complete_lineage(rows, by_id, {"p"})] == ["x"]

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows: what they keep, and what their transitions allow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shardbatch.core import batch as batches
+from shardbatch.core import lease as leases
+from shardbatch.core.application import Application
+from shardbatch.core.batch import Batch, BatchState, Start, choose
+from shardbatch.core.lease import Lease
+from shardbatch.core.owner import Owner
+from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after
+from shardbatch.core.rows import TABLES, Namespace
+from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.slice import Gap, LandedFile, Slice
+from shardbatch.errors import ProtocolError
+
+NAMESPACE = Namespace("etl", "orders")
+SLICE = Slice(
+    "s", TRIM_HORIZON, after("9"), False, (LandedFile("p/0", 2, 30),), 2, 10, "9", 1, 2, 5, 6, ("c",), Gap(after("3"))
+)
+
+
+@pytest.fixture
+def lease() -> Lease:
+    return leases.add(NAMESPACE, "", Shard("s", ("p",), HashRange(0, 9)), TRIM_HORIZON, 41, 1)
+
+
+@pytest.fixture
+def frozen() -> Batch:
+    return Batch(NAMESPACE, "", "x", "me", 5, BatchState.FROZEN, attempt=1, records=2, manifest_uri="u")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Lease(
+            NAMESPACE, "sc", "s", "me", 3, after("5", 2), True, ("p", "q"), HashRange(1, 2), "x", "001", SLICE,
+            7, 8, 9, 10,
+        ),
+        Lease(NAMESPACE, "", "s", None, 3, TRIM_HORIZON),
+        Batch(
+            NAMESPACE, "", "x", "me", 5, BatchState.COMMITTED, 2, "1:app", 3, 1, "own",
+            (Start("s1", 2, "transform", ("out",)),), 2, "u", "d", 4, 5, 6, 7, 8, "note",
+        ),
+        Application(NAMESPACE, "arn@1", TRIM_HORIZON, 3, deployments=("a", "b"), last_action="z"),
+    ],
+)  # fmt: skip
+def test_a_row_survives_its_columns(row: Lease | Batch | Application) -> None:
+    columns = {**row.key.columns(), **row.columns()}
+    assert type(row).from_columns(columns) == row
+    assert type(row).from_columns({**columns, "a_later_column": 1}) == row
+
+
+def test_every_column_of_a_row_is_in_its_table() -> None:
+    rows = {
+        "shard_lease": Lease(NAMESPACE, "", "s", None, 3, TRIM_HORIZON),
+        "batch": Batch(NAMESPACE, "", "x", "me", 5, BatchState.FROZEN),
+        "application": Application(NAMESPACE, "arn@1", TRIM_HORIZON, 3),
+    }
+    for table in TABLES:
+        assert set(rows[table.name].columns()) == {column.name for column in table.columns}
+
+
+def test_a_lease_goes_round(lease: Lease) -> None:
+    taken = leases.take(lease, "me", "001", 2)
+    landed = leases.land(taken, "me", SLICE, 3)
+    stamped = leases.stamp(landed, "me", "x", 4)
+    moved = leases.roll_forward(stamped, "x", 5)
+    assert [row.lease_count for row in (taken, landed, stamped, moved)] == [42, 43, 44, 45]
+    assert (moved.checkpoint, moved.completed, moved.lease_owner, moved.pending) == (after("9"), False, None, None)
+    assert moved.checkpoint_arrival_ms == SLICE.last_arrival_ms
+
+
+def test_a_slice_that_ends_its_shard_completes_the_lease(lease: Lease) -> None:
+    taken = leases.take(lease, "me", "001", 2)
+    end = Slice("s", TRIM_HORIZON, SHARD_END, True)
+    moved = leases.roll_forward(leases.stamp(leases.land(taken, "me", end, 3), "me", "x", 4), "x", 5)
+    assert moved.completed
+    assert moved.checkpoint == SHARD_END
+    with pytest.raises(ProtocolError):
+        leases.take(moved, "other", "001", 6)  # K-22
+
+
+def test_only_the_owner_lands_and_only_once(lease: Lease) -> None:
+    taken = leases.take(lease, "me", "001", 2)
+    with pytest.raises(ProtocolError, match="owner"):
+        leases.land(taken, "other", SLICE, 3)
+    landed = leases.land(taken, "me", SLICE, 3)
+    with pytest.raises(ProtocolError, match="pending"):
+        leases.land(landed, "me", SLICE, 4)
+
+
+def test_a_slice_that_does_not_begin_at_the_checkpoint_is_refused(lease: Lease) -> None:
+    taken = leases.take(lease, "me", "001", 2)
+    with pytest.raises(ProtocolError, match="does not fit"):
+        leases.land(taken, "me", replace(SLICE, after=after("1")), 3)
+
+
+def test_a_stamped_lease_changes_only_as_its_batch_permits(lease: Lease) -> None:
+    stamped = leases.stamp(leases.land(leases.take(lease, "me", "001", 2), "me", SLICE, 3), "me", "x", 4)
+    for change in (
+        lambda: leases.take(stamped, "other", None, 5),
+        lambda: leases.release(stamped, 5),
+        lambda: leases.rewind(stamped, TRIM_HORIZON, 5),
+        lambda: leases.renew(stamped, "me", 5),
+        lambda: leases.roll_forward(stamped, "y", 5),
+        lambda: leases.unstamp(stamped, "y", 5, free=True),
+    ):
+        with pytest.raises(ProtocolError):
+            change()
+    undone = leases.unstamp(stamped, "x", 5, free=True)
+    assert (undone.batch_id, undone.lease_owner, undone.pending) == (None, None, SLICE)
+
+
+def test_a_decision_is_final(frozen: Batch) -> None:
+    done = batches.decide(frozen, (Start("s1", 1, "t"),), 1, 9)
+    assert (done.state, done.decided, done.committed_at_ms) == (BatchState.COMMITTED, 1, 9)
+    for change in (
+        lambda: batches.decide(done, (), 1, 9),
+        lambda: batches.park(done, "n"),
+        lambda: batches.discard(done, "n"),
+        lambda: batches.adopt(done, "other"),
+        lambda: batches.redecide(done, (), 1),
+    ):
+        with pytest.raises(ProtocolError):
+            change()
+    assert batches.redecide(done, (Start("s2", 2, "t"),), 2).decided == 2
+
+
+def test_a_set_aside_batch_gets_output_only_from_a_later_attempt(frozen: Batch) -> None:
+    aside = batches.set_aside(frozen, "by jo: bad data", 9)
+    assert (aside.start, aside.decided) == ((), frozen.attempt)
+    with pytest.raises(ProtocolError, match="upwards"):
+        batches.redecide(aside, (Start("s1", 1, "t"),), 1)  # V24
+
+
+def test_the_highest_attempt_up_to_the_commits_own_is_chosen() -> None:
+    starts = [Start("a", 1, "t"), Start("b", 2, "t"), Start("c", 3, "t"), Start("d", 1, "other")]
+    assert [start.start_id for start in choose(starts, 2)] == ["d", "b"]  # V22
+    assert choose(starts, 0) == ()
+    assert choose(reversed(starts), 3) == choose(starts, 3)
+
+
+def test_an_application_recorded_by_an_attempt_is_told_from_a_newer_attempts(frozen: Batch) -> None:
+    beating = batches.heartbeat(frozen, 3, "local-17:99")
+    assert beating.application == (1, "local-17:99")
+    reopened = batches.open_attempt(beating, 4)
+    assert (reopened.attempt, reopened.application) == (2, (1, "local-17:99"))
+
+
+def test_an_owner_survives_its_text() -> None:
+    owner = Owner("prod/eu", "dag", "manual__2026-11-28T00:00:00+00:00", "outer.orders", "interval")
+    assert Owner.parse(str(owner)) == owner
+    assert owner.scope == str(owner)
+    assert Owner("d", "d", "r", "g").scope == ""
+    assert Owner.parse("somebody") is None
+
+
+@pytest.mark.parametrize("name", ["a/b", "", " a", "a\n"])
+def test_a_name_that_would_leave_its_namespace_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="printable text without a slash"):
+        Namespace(name, "orders")
+
+
+def test_a_slice_survives_its_text_and_passes_over_later_fields() -> None:
+    assert Slice.loads(SLICE.dumps()) == SLICE
+    assert Slice.from_json({**SLICE.to_json(), "later": 1}) == SLICE
