@@ -40,7 +40,7 @@ def mounts() -> list[str]:
 
 
 def test_every_variable_has_the_default_that_the_example_file_shows() -> None:
-    used = {name: default for name, default in VARIABLE.findall(COMPOSE)}
+    used = dict(VARIABLE.findall(COMPOSE))
     assert used == examples()
     assert "$" not in VARIABLE.sub("", COMPOSE), "a variable that this test does not see"
 
