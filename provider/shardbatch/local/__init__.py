@@ -9,7 +9,19 @@ from __future__ import annotations
 from shardbatch.local.calls import Call, Calls
 from shardbatch.local.clock import Clock
 from shardbatch.local.faults import Fault, FaultKind, Faults
+from shardbatch.local.fill import FillError, fill_stream
 from shardbatch.local.options import Options
 from shardbatch.local.server import StreamServer
 
-__all__ = ["Call", "Calls", "Clock", "Fault", "FaultKind", "Faults", "Options", "StreamServer"]
+__all__ = [
+    "Call",
+    "Calls",
+    "Clock",
+    "Fault",
+    "FaultKind",
+    "Faults",
+    "FillError",
+    "Options",
+    "StreamServer",
+    "fill_stream",
+]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii
@@ -43,8 +44,8 @@ class Shard:
         self._head = build_head(created, number)
         self.starting_number = self._head | (created << SECOND_SHIFT)
         self._numbers: list[int] = []
-        self._arrivals: list[int] = []
-        self._ends: list[int] = []
+        self._arrivals = array("q")
+        self._ends = array("q")
         self._fragments: list[bytes] = []
         self._trimmed_size = 0
 
@@ -123,8 +124,7 @@ class Shard:
         gone = min(max(before_count - self.first_count, 0), len(self._numbers))
         if gone:
             self._trimmed_size = self._ends[gone - 1]
-            for column in (self._numbers, self._arrivals, self._ends, self._fragments):
-                del column[:gone]
+            del self._numbers[:gone], self._arrivals[:gone], self._ends[:gone], self._fragments[:gone]
             self.first_count += gone
         return gone
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from shardbatch.local import StreamServer
 from tests.support.aws import AwsServer
+from tests.support.kinesis import KinesisServer
 from tests.support.waiting import wait_until
 
 Json = dict[str, Any]
@@ -101,7 +103,43 @@ def ours(request: pytest.FixtureRequest) -> Target:
     return Target("shardbatch.local", request.getfixturevalue("client"), server.clock.advance)
 
 
-TARGETS: dict[str, Callable[[pytest.FixtureRequest], Target]] = {"shardbatch.local": ours}
+def theirs(fixture: str, *lacks: str) -> Callable[[pytest.FixtureRequest], Target]:
+    """A public look-alike, with what is known to be wrong there."""
+
+    def start(request: pytest.FixtureRequest) -> Target:
+        server: KinesisServer = request.getfixturevalue(fixture)
+        ahead = [timedelta()]
+
+        def advance(seconds: float) -> None:
+            ahead[0] += timedelta(seconds=seconds)
+            server.advance(ahead[0])
+
+        request.addfinalizer(lambda: server.advance(timedelta()))
+        return Target(server.name, server.client("kinesis", attempts=1), advance, frozenset(lacks))
+
+    return start
+
+
+TARGETS: dict[str, Callable[[pytest.FixtureRequest], Target]] = {
+    "shardbatch.local": ours,
+    "kinesis-local": theirs(
+        "kinesis_local",
+        "foreign sequence numbers refused as arguments",
+        "shard filter AT_TRIM_HORIZON",
+        "retention",
+        "garbage iterators refused",
+        "501 records refused",
+    ),
+    "kinesalite": theirs(
+        "kinesalite",
+        "children",
+        "UpdateShardCount",
+        "listing pages",
+        "description pages",
+        "shard filters",
+        "ARNs",
+    ),
+}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

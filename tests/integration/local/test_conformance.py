@@ -11,6 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.integration.local.conftest import Target
+from tests.support.waiting import wait_until
 
 HASH_END = 2**128 - 1
 ROOT = "shardId-000000000000"
@@ -275,8 +276,9 @@ def test_a_deleted_stream_is_gone_and_its_successor_is_another(target: Target, u
     missing = "ResourceNotFoundException"
     first = target.client.describe_stream_summary(StreamName=unique_name)["StreamDescriptionSummary"]
     target.client.delete_stream(StreamName=unique_name)
-    target.advance(2)
+    wait_until(lambda: unique_name not in target.client.list_streams()["StreamNames"], 10, "the stream to be gone")
     assert refused(target.client.describe_stream_summary, StreamName=unique_name) == missing
+    target.advance(2)
     target.create(unique_name)
     second = target.client.describe_stream_summary(StreamName=unique_name)["StreamDescriptionSummary"]
     assert second["StreamCreationTimestamp"] > first["StreamCreationTimestamp"]
