@@ -151,7 +151,7 @@ class DynamoDBStore:
             if write.deletes:
                 self.client.delete_item(**condition, ExpressionAttributeNames=names, ExpressionAttributeValues=values)
             else:
-                expression = _assignments(_attributes(write), names, values)
+                expression = _assignments(self.table, _attributes(write), names, values)
                 self.client.update_item(
                     **condition,
                     UpdateExpression=expression,
@@ -298,7 +298,7 @@ def _attributes(write: Write) -> Columns:
     return columns
 
 
-def _assignments(columns: Columns, names: dict[str, str], values: dict[str, Any]) -> str:
+def _assignments(where: str, columns: Columns, names: dict[str, str], values: dict[str, Any]) -> str:
     """The update expression; its placeholders are added to ``names`` and ``values``.
 
     :raises StoreError: if the item would be larger than DynamoDB takes.
@@ -316,7 +316,7 @@ def _assignments(columns: Columns, names: dict[str, str], values: dict[str, Any]
         values[f":c{number}"] = {kind: value if kind == "BOOL" else text}
         size += len(name) + len(text.encode())
     if size > ITEM_LIMIT:
-        raise _too_large("leases")
+        raise _too_large(where)
     return "SET " + ", ".join(sets) + (" REMOVE " + ", ".join(removes) if removes else "")
 
 

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SQL form of the tables: types and lengths that all four databases take, and how they are made."""
+"""The SQL form of the tables: types and lengths that all four databases take, and how they are made.
+
+``python -m shardbatch.stores.schema postgresql`` (or ``sqlite``, ``mysql``, ``mariadb``) prints the statements.
+"""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
-from sqlalchemy.schema import CreateColumn
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from shardbatch.core.rows import TABLES, Table
 from shardbatch.errors import StoreNotFound
@@ -17,6 +21,7 @@ from shardbatch.stores.outcome import TOKEN
 #: A text column of a table that is asked for by value often enough for an index (behind the namespace).
 INDEXED = {"shard_lease": "lease_owner", "batch": "owner"}
 _MYSQL = ("mysql", "mariadb")
+_DIALECTS = {"postgresql": postgresql, "sqlite": sqlite, "mysql": mysql, "mariadb": mysql}
 
 
 def schema_of(prefix: str = "", schema: str | None = None) -> sa.MetaData:
@@ -61,6 +66,17 @@ def _type(kind: str) -> sa.types.TypeEngine[Any]:
     return sa.Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4", collation="utf8mb4_bin"), *_MYSQL)
 
 
+def statements(dialect: str, prefix: str = "", schema: str | None = None) -> str:
+    """The statements that make tables and indexes in a database of this dialect."""
+    spoken = _DIALECTS[dialect].dialect()
+    made: list[str] = []
+    for table in schema_of(prefix, schema).tables.values():
+        made.append(str(CreateTable(table).compile(dialect=spoken)))
+        made.extend(str(CreateIndex(index).compile(dialect=spoken)) for index in table.indexes)
+    lines = "\n".join(text.strip().replace("\t", "    ") + ";" for text in made).splitlines()
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
 def make(connection: sa.Connection, metadata: sa.MetaData) -> None:
     """Make the tables, columns and indexes that are missing. Fails if another process makes the same one just now."""
     look = sa.inspect(connection)
@@ -98,3 +114,7 @@ def check(connection: sa.Connection, metadata: sa.MetaData, store: str) -> None:
 def _missing(look: sa.Inspector, table: sa.Table) -> list[sa.Column[Any]]:
     held = {column["name"] for column in look.get_columns(table.name, schema=table.schema)}
     return [column for column in table.columns if column.name not in held]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(statements(*sys.argv[1:]))

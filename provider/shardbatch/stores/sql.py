@@ -190,9 +190,10 @@ def _engine(given: str | sa.URL | sa.Engine) -> sa.Engine:
     else:
         try:
             engine = sa.create_engine(given, hide_parameters=True)
-        except exc.NoSuchModuleError as error:
+        except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
             raise ConfigurationError(
-                "SQLAlchemy knows no such dialect or driver.", remedy="Look at the scheme of the store's URL."
+                f"The database driver that the lease store's URL names is not there: {error}.",
+                remedy="Install it on every worker, or look at the URL's scheme.",
             ) from error
         except (exc.ArgumentError, ValueError):
             raise ConfigurationError(
