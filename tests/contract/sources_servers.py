@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The servers of the source suite, each behind one face: a client to write with, a clock to move, and what it can do."""
+"""The servers of the source suite behind one face: a client to write with, a clock to move, and what it can do."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -32,14 +33,15 @@ class Abilities:
     trims: bool = True
     pages_listings: bool = True
     takes_arns: bool = True
-    measures_lag: bool = True
+    looks_ahead: bool = True  # answers AT_TIMESTAMP when no record has come since
     recounts: bool = True
 
 
 class Hurried:
     """A clock for sources: sleeping takes next to no time and counts in full."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.now_ms = now_ms
         self.skipped = 0.0
 
     def sleep(self, seconds: float) -> None:
@@ -50,7 +52,7 @@ class Hurried:
     @property
     def clock(self) -> Clock:
         return Clock(
-            now_ms=lambda: time.time_ns() // 1_000_000,
+            now_ms=self.now_ms,
             monotonic=lambda: time.monotonic() + self.skipped,
             sleep=self.sleep,
         )
@@ -63,10 +65,18 @@ class World:
     server: AwsServer
     can: Abilities
     advance: Callable[[timedelta], None]
-    client: Any = field(init=False)
+    restore: Callable[[], None] = lambda: None
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
-    def __post_init__(self) -> None:
-        self.client = self.server.client("kinesis")
+    @cached_property
+    def client(self) -> Any:
+        """What the tests write with."""
+        return self.server.client("kinesis")
+
+    @cached_property
+    def reader(self) -> Any:
+        """What sources read with."""
+        return self.server.client("kinesis", attempts=1)
 
     def stream(self, shards: int = 1) -> Stream:
         """A new stream, active."""
@@ -91,17 +101,18 @@ class Stream:
         wait_until(lambda: self.name not in self.world.client.list_streams(Limit=1000)["StreamNames"], 10, "deletion")
 
     def summary(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.world.client.describe_stream_summary(StreamName=self.name)
-        return found["StreamDescriptionSummary"]  # type: ignore[no-any-return]
+        answer = self.world.client.describe_stream_summary(StreamName=self.name)
+        return dict(answer["StreamDescriptionSummary"])
 
     def settle(self) -> None:
         wait_until(lambda: self.summary()["StreamStatus"] == "ACTIVE", 20, f"{self.name} to be active")
 
     def source(self, *, by_arn: bool = False, **options: Any) -> KinesisSource:
-        client = self.world.server.client("kinesis", attempts=1)
         named = self.summary()["StreamARN"] if by_arn else self.name
         options = {"idle_interval": timedelta(0), "calls_per_second": 5.0, **options}
-        return KinesisSource(client, named, clock=Hurried().clock, options=KinesisOptions(**options))
+        return KinesisSource(
+            self.world.reader, named, clock=Hurried(self.world.now_ms).clock, options=KinesisOptions(**options)
+        )
 
     def put(self, *texts: str, hash_key: int = 0) -> list[str]:
         """Write records into the shard that owns a hash key; their sequence numbers."""
@@ -113,9 +124,7 @@ class Stream:
     def split(self, shard: Shard) -> None:
         assert shard.hash_range is not None
         middle = (shard.hash_range.start + shard.hash_range.end + 1) // 2
-        self.world.client.split_shard(
-            StreamName=self.name, ShardToSplit=shard.shard_id, NewStartingHashKey=str(middle)
-        )
+        self.world.client.split_shard(StreamName=self.name, ShardToSplit=shard.shard_id, NewStartingHashKey=str(middle))
         self.settle()
 
     def merge(self, shard: Shard, adjacent: Shard) -> None:
@@ -154,26 +163,26 @@ def local(stack: ExitStack, *, ends_late: bool) -> World:
     server = StreamServer(end_with_records=not ends_late, name_children=not ends_late).start()
     stack.callback(server.stop)
     aws = AwsServer("local", server.endpoint_url)
-    return World(aws, Abilities(names_children=not ends_late), lambda by: (server.clock.advance(by.total_seconds()), None)[1])
+
+    def advance(by: timedelta) -> None:
+        server.clock.advance(by.total_seconds())
+
+    return World(aws, Abilities(names_children=not ends_late), advance, now_ms=server.clock.now_ms)
 
 
-def node(stack: ExitStack, request: pytest.FixtureRequest, name: str, can: Abilities) -> World:
-    """A public server, whose clock is set back afterwards."""
+def node(request: pytest.FixtureRequest, name: str, can: Abilities) -> World:
+    """A public server, whose clock can be set back."""
     server = request.getfixturevalue(name)
-    stack.callback(lambda: server.advance(timedelta(0)))
-    return World(server, can, server.advance)
+    return World(server, can, server.advance, lambda: server.advance(timedelta(0)))
 
 
 WORLDS: dict[str, Callable[[ExitStack, pytest.FixtureRequest], World]] = {
     "local": lambda stack, _: local(stack, ends_late=False),
     "local-ends-late": lambda stack, _: local(stack, ends_late=True),
-    "kinesis-local": lambda stack, request: node(stack, request, "kinesis_local", Abilities(trims=False)),
-    "kinesalite": lambda stack, request: node(
-        stack,
+    "kinesis-local": lambda _, request: node(request, "kinesis_local", Abilities(trims=False)),
+    "kinesalite": lambda _, request: node(
         request,
         "kinesalite",
-        Abilities(
-            names_children=False, pages_listings=False, takes_arns=False, measures_lag=False, recounts=False
-        ),
+        Abilities(names_children=False, pages_listings=False, takes_arns=False, looks_ahead=False, recounts=False),
     ),
 }

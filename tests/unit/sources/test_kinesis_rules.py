@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 from typing import Any
 
@@ -213,7 +214,7 @@ def test_calls_keep_their_distance() -> None:
         pace.take()
         starts.append(time.now)
         pace.answered(10, idle=False)
-    assert [b - a for a, b in zip(starts, starts[1:], strict=False)] == [0.25] * 4
+    assert [b - a for a, b in itertools.pairwise(starts)] == [0.25] * 4
 
 
 def test_an_idle_shard_is_asked_once_a_second() -> None:  # R62
