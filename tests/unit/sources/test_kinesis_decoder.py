@@ -196,7 +196,7 @@ def test_without_the_hook_the_answer_is_the_same() -> None:
     client = client_answering(body)
     caller, ask = call(client)
     hooked = ask()
-    client.meta.events.unregister("before-parse.kinesis.GetRecords", unique_id="shardbatch-before-parse")
+    client.meta.events.unregister("before-parse.kinesis", unique_id="shardbatch-before-parse")
     assert "Records" in caller.once("get_records", ShardIterator="i")
     assert ask() == hooked
 

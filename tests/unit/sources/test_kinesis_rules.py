@@ -21,7 +21,7 @@ from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import to_shard
 from shardbatch.sources.kinesis.options import StreamName
 from shardbatch.sources.kinesis.pace import MIB, Pace, Patience
-from shardbatch.sources.kinesis.reader import checkpoint_gone, fresh, iterator_parameters
+from shardbatch.sources.kinesis.reader import EPOCH, checkpoint_gone, fresh, iterator_parameters
 
 ARN = "arn:aws:kinesis:eu-west-1:210987654321:stream/orders"
 
@@ -162,7 +162,12 @@ def test_a_listing_confirms_the_end_only_if_it_shows_the_shard_closed_or_not_at_
     ("start", "last_read", "kind", "where"),
     [
         (TRIM_HORIZON, None, "TRIM_HORIZON", {}),
-        (at_timestamp(1_790_000_000_123), None, "AT_TIMESTAMP", {"Timestamp": 1_790_000_000.123}),
+        (
+            at_timestamp(1_790_000_000_123),
+            None,
+            "AT_TIMESTAMP",
+            {"Timestamp": EPOCH + timedelta(milliseconds=1_790_000_000_123)},
+        ),
         (after("100"), None, "AT_SEQUENCE_NUMBER", {"StartingSequenceNumber": "100"}),
         (after("100", 1), None, "AT_SEQUENCE_NUMBER", {"StartingSequenceNumber": "100"}),
         (TRIM_HORIZON, "7", "AFTER_SEQUENCE_NUMBER", {"StartingSequenceNumber": "7"}),

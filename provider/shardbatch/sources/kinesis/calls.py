@@ -69,16 +69,21 @@ def _before_send(event_name: str = "", **_: Any) -> None:
     _now.caller.count(event_name.rpartition(".")[2])
 
 
-def _before_parse(response_dict: Any, customized_response_dict: dict[str, Any], **_: Any) -> None:
-    """Decode the body in botocore's place, and leave it nothing to parse or to write into a debug log."""
-    if _now.caller is None or response_dict["status_code"] != 200:
+def _before_parse(event_name: str, response_dict: Any, customized_response_dict: dict[str, Any], **_: Any) -> None:
+    """Believe no body that is shorter than announced; decode records in botocore's place, and leave it nothing to parse
+    or to write into a debug log. Botocore itself takes what it cannot parse for an answer without any field."""
+    if _now.caller is None:
         return
+    operation = event_name.rpartition(".")[2]
     body, headers = response_dict["body"], response_dict["headers"]
-    response_dict["body"] = b"{}"
+    records = operation == "GetRecords" and response_dict["status_code"] == 200
+    if records:
+        response_dict["body"] = b"{}"
     length = headers.get("content-length")
     if length is not None and not headers.get("content-encoding") and int(length) != len(body):
-        raise InvalidAnswer(f"A GetRecords answer was cut short: {len(body)} of {length} bytes.")
-    customized_response_dict[DECODED] = decoder.decode(body)
+        raise InvalidAnswer(f"An answer to {operation} was cut short: {len(body)} of {length} bytes.")
+    if records:
+        customized_response_dict[DECODED] = decoder.decode(body)
 
 
 class Caller:
@@ -96,7 +101,7 @@ class Caller:
         self._lock = threading.Lock()
         events = client.meta.events
         events.register("before-send.kinesis", _before_send, unique_id="shardbatch-before-send")
-        events.register("before-parse.kinesis.GetRecords", _before_parse, unique_id="shardbatch-before-parse")
+        events.register("before-parse.kinesis", _before_parse, unique_id="shardbatch-before-parse")
 
     @property
     def where(self) -> str:
@@ -143,14 +148,14 @@ class Caller:
         return answer
 
     def patiently(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """One call, tried again while it is throttled or the service fails, within the options' bounds."""
+        """One call, tried again while it is throttled, fails or is answered by half, within the options' bounds."""
         patience = self.patience()
         while True:
             try:
                 return self.once(operation, **parameters)
             except Throttled as error:
                 delay = patience.throttled(error)
-            except Unreachable as error:
+            except (InvalidAnswer, Unreachable) as error:
                 delay = patience.failed(error)
             self.clock.sleep(delay)
 

@@ -25,7 +25,9 @@ def describe(caller: Caller) -> dict[str, Any]:
             answer = caller.patiently("describe_stream_summary", **caller.stream.address)
         except ShardNotFound as error:
             raise missing(caller) from error
-        summary: dict[str, Any] = answer["StreamDescriptionSummary"]
+        summary: dict[str, Any] = answer.get("StreamDescriptionSummary") or {}
+        if "StreamARN" not in summary:
+            raise InvalidAnswer(f"The description of the {caller.where} was cut short.")
         status = summary.get("StreamStatus")
         if status == "DELETING":
             raise StreamNotFound(f"The {caller.where} is being deleted.", stream=caller.stream.name)

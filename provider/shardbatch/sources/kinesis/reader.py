@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ from shardbatch.sources.kinesis.decoder import Decoded, empty
 from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import list_all
 from shardbatch.sources.kinesis.pace import Pace
+
+EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class ShardReader:
@@ -102,7 +105,10 @@ class ShardReader:
         """The shard is gone if the listing agrees. :raises StreamNotFound: if it is the stream that is gone."""
         if any(shard.shard_id == self._shard_id for shard in list_all(self._caller)):
             self._iterator = None
-            doubt = InvalidAnswer(f"The shard is listed, but the service does not know it or its position: {error}")
+            doubt = InvalidAnswer(
+                f"{self._shard_id} of the {self._caller.where} is listed, but the service knows no such shard or place."
+            )
+            doubt.__cause__ = error
             return None, self._patience.failed(doubt)
         return self._page(empty(), lag=None, ended=True, gone=True), 0.0
 
@@ -137,7 +143,10 @@ def iterator_parameters(start: Position, last_read: str | None) -> dict[str, Any
     if start.kind is Kind.AFTER_SEQUENCE_NUMBER:
         return {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": start.sequence_number}
     if start.kind is Kind.AT_TIMESTAMP:
-        return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": (start.timestamp_ms or 0) / 1000}
+        return {
+            "ShardIteratorType": "AT_TIMESTAMP",
+            "Timestamp": EPOCH + timedelta(milliseconds=start.timestamp_ms or 0),
+        }
     if start.kind is Kind.TRIM_HORIZON:
         return {"ShardIteratorType": "TRIM_HORIZON"}
     raise ValueError(f"nothing can be read from {start}")
