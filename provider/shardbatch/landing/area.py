@@ -20,6 +20,7 @@ from shardbatch.landing.location import joined, locate
 from shardbatch.landing.writer import SIZES, ParquetSliceWriter, Sizes
 
 _GLOB = frozenset("*?[]{}\\")
+_COMPRESSIONS = ("zstd", "lz4", "snappy", "none")
 
 
 class StagingArea:
@@ -31,7 +32,8 @@ class StagingArea:
     :param root: the folder's path on that file system, default as the URI says.
     :param filesystems: further file systems by kind (``file``, ``s3``, …), for output roots on another kind than the
         staging folder's.
-    :param compression: of the landed files: ``zstd`` (default), ``lz4`` or ``none`` for a fast local disk.
+    :param compression: of the landed files: ``zstd`` (default, level 1), ``lz4``, ``snappy``, or ``none`` for a fast
+        local disk.
     :raises ConfigurationError: for a folder that cannot be one.
     """
 
@@ -54,6 +56,11 @@ class StagingArea:
             raise ConfigurationError(
                 "Staging {!r} has one of {} in it.".format(uri, "".join(sorted(_GLOB))),
                 remedy="Spark takes these for patterns; choose another folder.",
+            )
+        if compression not in _COMPRESSIONS:
+            raise ConfigurationError(
+                f"Staging(compression={compression!r}) is not known.",
+                remedy="Choose one of {}.".format(", ".join(_COMPRESSIONS)),
             )
         self.uri = "file://" + location.path if location.local else uri.rstrip("/")
         self.root = (root or location.path).rstrip("/")

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Applications in processes of their own, where only pyspark is installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import shardbatch
+from tests.support.batches import NAMESPACE, freeze
+
+if TYPE_CHECKING:
+    from shardbatch.landing.area import StagingArea
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+JOB = Path(__file__).with_name("copy_job.py")
+AIRFLOW_SIDE = "airflow,msgspec,boto3,botocore,sqlalchemy,fsspec,moto"
+
+
+def run(area: StagingArea, out: str, **more: str) -> str:
+    frozen = freeze(area, {"s-0": 20, "s-1": 5}, generations={"s-1": 1})
+    frozen.open_attempt(2)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": os.environ.get("HOME", "/"),
+        "PYTHONPATH": str(Path(shardbatch.__file__).parents[1]),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SHARDBATCH_MANIFEST": frozen.uri,
+        "SHARDBATCH_ATTEMPT": "2",
+        "SHARDBATCH_DIGEST": frozen.digest,
+        "SHARDBATCH_WORK": "copy",
+        "OUT": out,
+        **({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}),
+        **more,
+    }
+    done = subprocess.run([sys.executable, JOB], env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (start,) = area.finished_starts(NAMESPACE, "batch-1")
+    assert (start.attempt, start.work) == (2, "copy")
+    assert [Path(o.removeprefix("file:")) for o in start.outputs] == [Path(out)]
+    area.mark_committed(start.outputs[0], "batch-1", 2, start)
+    return done.stdout
+
+
+def test_an_application_needs_pyspark_and_nothing_else(area: StagingArea, out: str) -> None:
+    printed = run(area, out, BARRED=f"pyarrow,pandas,numpy,{AIRFLOW_SIDE}")
+
+    assert "files=GatewayFiles\ncopied=25 of=25\ncommitted=0\n" in printed
+
+
+def test_an_application_works_through_spark_connect(area: StagingArea, out: str) -> None:
+    printed = run(area, out, BARRED=AIRFLOW_SIDE, REMOTE="local[1]")
+
+    assert "files=FrameFiles\ncopied=25 of=25\ncommitted=0\n" in printed

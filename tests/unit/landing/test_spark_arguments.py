@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How an application learns which batch it works on."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shardbatch.errors import ConfigurationError
+from shardbatch.spark.arguments import Order, find_order
+
+
+def find(
+    given: dict[str, Any] | None = None,
+    environ: dict[str, str] | None = None,
+    conf: dict[str, str] | None = None,
+    argv: list[str] | None = None,
+) -> Order:
+    session: Any = SimpleNamespace(conf=conf or {})  # a session's configuration answers as a dict does
+    return find_order(session, given or {}, environ or {}, argv or [])
+
+
+ENVIRON = {"SHARDBATCH_MANIFEST": "m-env", "SHARDBATCH_ATTEMPT": "2", "SHARDBATCH_DIGEST": "d", "SHARDBATCH_WORK": "w"}
+CONF = {"spark.shardbatch.manifest": "m-conf", "spark.shardbatch.attempt": "3", "spark.shardbatch.schemes": "s3=s3a"}
+ARGV = ["in.csv", "--shardbatch-manifest", "m-argv", "--verbose", "--shardbatch-attempt=4", "--shardbatch-work"]
+
+
+def test_the_environment_comes_before_the_configuration_before_the_command_line() -> None:
+    assert find(None, ENVIRON, CONF, ARGV) == Order("m-env", 2, "d", "w", {"s3": "s3a"})
+    assert find(None, {}, CONF, ARGV) == Order("m-conf", 3, "", "", {"s3": "s3a"})
+    assert find(None, {}, {}, ARGV) == Order("m-argv", 4)
+
+
+def test_arguments_come_before_all() -> None:
+    assert find({"attempt": 7, "work": "mine"}, ENVIRON) == Order("m-env", 7, "d", "mine")
+    assert find({"manifest": "m-env"}, ENVIRON) == Order("m-env", 2, "d", "w")
+
+
+def test_the_attempt_of_another_manifest_is_not_taken() -> None:
+    assert find({"manifest": "m-conf"}, ENVIRON, CONF) == Order("m-conf", 3, "", "", {"s3": "s3a"})
+    with pytest.raises(ConfigurationError, match="attempt"):
+        find({"manifest": "m-other"}, ENVIRON, CONF, ARGV)
+
+
+def test_a_missing_manifest_names_every_way_to_give_it() -> None:
+    with pytest.raises(ConfigurationError, match="SparkSubmitBatchOperator") as failure:
+        find(argv=["--shardbatch-manifest"])
+    for way in ("batch.args", "SHARDBATCH_MANIFEST", "open_batch"):
+        assert way in str(failure.value)
+
+
+@pytest.mark.parametrize("attempt", ["", "0", "-1", "one", "1.5"])
+def test_an_attempt_is_a_number_from_one_on(attempt: str) -> None:
+    with pytest.raises(ConfigurationError, match="attempt"):
+        find({"manifest": "m", "attempt": attempt})
+
+
+def test_schemes_are_read_from_text() -> None:
+    assert find({"manifest": "m", "attempt": 1, "schemes": "S3=s3a, gs=gcs"}).schemes == {"s3": "s3a", "gs": "gcs"}
+    with pytest.raises(ConfigurationError, match="s3=s3a"):
+        find({"manifest": "m", "attempt": 1, "schemes": "s3"})
