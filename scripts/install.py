@@ -157,7 +157,7 @@ def environ() -> dict[str, str]:
 
 
 def uv_environ() -> dict[str, str]:
-    """Carries pip's own settings (index, certificate) over to uv, and gives it a cache where home is not writable."""
+    """pip's own settings (index, certificate) as uv understands them, and a cache for it where home is not writable."""
     env = environ()
     env.setdefault("UV_HTTP_TIMEOUT", "300")
     settings = pip_settings()

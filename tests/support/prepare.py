@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -66,7 +65,9 @@ def locked(path: Path) -> Iterator[None]:
 def install_node_packages() -> None:
     shutil.copy(HERE / "node" / "package.json", NODE_FOLDER)
     quiet = ["--ignore-scripts", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
-    env = {**os.environ, "npm_config_cache": str(CACHE / "npm"), "npm_config_update_notifier": "false"}
+    env = {**uv_environ(), "npm_config_cache": str(CACHE / "npm"), "npm_config_update_notifier": "false"}
+    if "SSL_CERT_FILE" in env:
+        env.setdefault("NODE_EXTRA_CA_CERTS", env["SSL_CERT_FILE"])
     run("npm install", [NODE, NPM, "install", *quiet], cwd=NODE_FOLDER, env=env)
 
 
