@@ -87,6 +87,7 @@ class AirflowClient:
         def unpaused() -> bool:
             with contextlib.suppress(ApiError):
                 self.call("PATCH", f"dags/{quote(dag_id)}", {"is_paused": False})
+                self.call("GET", f"dags/{quote(dag_id)}/details")  # its row comes a little before its tasks
                 return True
             return False
 
@@ -127,7 +128,7 @@ class AirflowClient:
         self.call("DELETE", self._run(dag_id, run_id))
 
     def clear(self, dag_id: str, run_id: str, task_ids: Sequence[Any] | None = None, **fields: Any) -> None:
-        """Clears tasks of a run (default: all), whatever their state; `fields` are the API's (`include_downstream`, …)."""
+        """Clears tasks of a run (default: all), whatever their state; `fields` are the API's, as `include_upstream`."""
         body = {"dry_run": False, "only_failed": False, "dag_run_id": run_id, **fields}
         if task_ids is not None:
             body["task_ids"] = list(task_ids)

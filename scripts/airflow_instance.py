@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts a real Airflow of its own on loopback, for the demo and the tests; standard library only.
 
-Scheduler with LocalExecutor, API server, DAG processor and, if asked for, the triggerer. `airflow standalone` is not used:
-it leaves processes behind when it is ended by SIGTERM, and its log servers listen on every address.
+Scheduler with LocalExecutor, API server, DAG processor and, if asked for, the triggerer. `airflow standalone` is not
+used: it leaves processes behind when it is ended by SIGTERM, and its log servers listen on every address.
 """
 
 from __future__ import annotations

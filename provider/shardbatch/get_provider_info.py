@@ -53,8 +53,8 @@ def _option(description: str, example: str) -> dict[str, Any]:
 
 OPTIONS = {
     "deployment_id": _option(
-        "A name that no other Airflow deployment using the same lease store has. It stands in the owner of every lease. "
-        "Needed with every lease store but a SQLite file.",
+        "A name that no other Airflow deployment using the same lease store has. It stands in the owner of every "
+        "lease. Needed with every lease store but a SQLite file.",
         "airflow-prod-eu",
     ),
     "leases": _option(

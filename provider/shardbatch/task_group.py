@@ -36,7 +36,7 @@ RETRYING = {
     "max_retry_delay": timedelta(minutes=5),
 }
 #: Arguments of our tasks that hold the group together.
-FIXED = frozenset({"task_id", "trigger_rule", "task_group", "dag", "depends_on_past", "group", "label", "handed"})
+FIXED = frozenset({"task_id", "trigger_rule", "task_group", "dag", "depends_on_past", "entry", "handed"})
 
 
 class StreamBatch(TaskGroup):
@@ -159,7 +159,7 @@ class StreamBatch(TaskGroup):
         step = self._step_arguments
         claim = ClaimOperator(**step("claim"))
         self._ours["claim"] = claim
-        read = ReadOperator.partial(**step("read", trigger_rule=TriggerRule.ALL_SUCCESS)).expand_kwargs(claim.output)
+        read = ReadOperator.partial(**step("read", trigger_rule=TriggerRule.ALL_SUCCESS)).expand(entry=claim.output)
         self._ours["read"] = read
         freeze = FreezeOperator(handed=claim.output["batch_id"], **step("freeze", trigger_rule=TriggerRule.NONE_FAILED))
         self._ours["freeze"] = freeze.as_setup()
@@ -259,7 +259,7 @@ class StreamBatch(TaskGroup):
         for name in ("depends_on_past", "wait_for_downstream"):
             if getattr(task, name, False):
                 raise self._wrong(
-                    f"task {task.task_id!r} has {name}: after a failed run the next one would hold its leases and wait.",
+                    f"task {task.task_id!r} has {name}: after a failed run the next would take its leases and wait.",
                     "Leave it out; order holds without it. max_active_runs=1 keeps runs apart.",
                 )
 
@@ -271,8 +271,8 @@ def batch_params(group_id: str) -> dict[str, Param]:
     """DAG params through which a run may ask something of a group, for the trigger form; all are empty by default.
 
     ``<group>.mode`` (``incremental`` or ``interval``), ``<group>.from`` and ``.to`` (records that arrived between them;
-    they make the mode ``interval``), ``<group>.max_shards``, ``.duration_s``, ``.records`` and ``.bytes`` (instead of the
-    group's arguments). A run's conf wins over DAG params, these over arguments.
+    they make the mode ``interval``), ``<group>.max_shards``, ``.duration_s``, ``.records`` and ``.bytes`` (instead of
+    the group's arguments). A run's conf wins over DAG params, these over arguments.
 
     :param group_id: the full id of the group.
     """

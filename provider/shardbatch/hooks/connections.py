@@ -23,15 +23,17 @@ DATABASES = {
 }
 _DRIVER_WORDS = {"MySQLdb": "mysqldb", "sqlite3": "pysqlite"}
 
+_MYSQL_FIELDS = ("charset", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket", "connect_timeout")
 #: Fields of a connection's extra that are the driver's business; the others are Airflow's.
 _DRIVER_FIELDS = {
     "postgresql": (
-        "sslmode sslcert sslkey sslrootcert sslcrl connect_timeout keepalives keepalives_idle keepalives_interval "
-        "keepalives_count application_name options target_session_attrs channel_binding"
-    ).split(),
-    "mysql": "charset ssl_ca ssl_cert ssl_key unix_socket connect_timeout".split(),
-    "mariadb": "charset ssl_ca ssl_cert ssl_key unix_socket connect_timeout".split(),
-    "sqlite": [],
+        *("sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "connect_timeout", "application_name", "options"),
+        *("keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count"),
+        *("target_session_attrs", "channel_binding"),
+    ),
+    "mysql": _MYSQL_FIELDS,
+    "mariadb": _MYSQL_FIELDS,
+    "sqlite": (),
 }
 
 

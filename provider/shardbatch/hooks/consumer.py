@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.limits import ReadLimits
@@ -125,14 +125,6 @@ class Application:
         """The consumer of an owner. Whoever asks for it closes it."""
         from shardbatch.consumer import Consumer
 
-        extra: dict[str, Any] = {}
-        if request.interval is not None:
-            if "interval" not in {item.name for item in fields(Consumer)}:
-                raise ConfigurationError(
-                    "This version of shardbatch cannot read an interval yet.",
-                    remedy=f'Set {self.group_id}.mode to "incremental", and start no backfill.',
-                )
-            extra["interval"] = (request.interval.start_ms, request.interval.end_ms)
         return Consumer(
             namespace=Namespace(self.app_name, self.stream.stream_name),
             source=self.stream.open(),
@@ -147,7 +139,7 @@ class Application:
             policies=self.policies,
             say=say.info,
             warn=say.warning,
-            **extra,
+            interval=request.interval,
         )
 
 

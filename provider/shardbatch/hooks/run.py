@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.owner import MODES
 from shardbatch.core.policies import ClaimOptions
@@ -18,14 +19,6 @@ from shardbatch.errors import ConfigurationError
 
 #: What a run may ask of a group, as ``<group id>.<name>``, in its conf or as a DAG param.
 REQUESTS = ("mode", "from", "to", "max_shards", "duration_s", "records", "bytes")
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Records that arrived in [start, end), both in ms since the epoch."""
-
-    start_ms: int
-    end_ms: int
 
 
 @dataclass(frozen=True)
@@ -141,7 +134,7 @@ def _interval(group_id: str, dag_run: Any, values: Mapping[str, Any]) -> Interva
     if start >= end:
         raise ConfigurationError(
             f"The run's interval from {start.isoformat()} to {end.isoformat()} has no length.",
-            remedy="A plain cron string or timedelta gives such: use CronDataIntervalTimetable, DeltaDataIntervalTimetable "
-            "or CronTriggerTimetable(interval=…).",
+            remedy="A plain cron string or timedelta gives such: use CronDataIntervalTimetable, "
+            "DeltaDataIntervalTimetable or CronTriggerTimetable(interval=…).",
         )
     return Interval(round(start.timestamp() * 1000), round(end.timestamp() * 1000))

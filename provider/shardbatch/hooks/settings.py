@@ -28,8 +28,8 @@ def deployment_id(leases: Leases) -> str:
     found = setting("deployment_id")
     if not found and leases.shared():
         raise ConfigurationError(
-            "Airflow's setting [shardbatch] deployment_id is not set, and other deployments may use the same lease store.",
-            remedy="Set AIRFLOW__SHARDBATCH__DEPLOYMENT_ID to a name that no other Airflow has, the same on every worker.",
+            "Airflow's setting [shardbatch] deployment_id is not set, and others may use the same lease store.",
+            remedy="Set AIRFLOW__SHARDBATCH__DEPLOYMENT_ID on every worker to a name that no other Airflow has.",
         )
     return found or LOCAL
 

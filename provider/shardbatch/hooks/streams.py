@@ -27,8 +27,8 @@ class KinesisStream:
     :param aws_conn_id: Airflow's AWS connection, default ``aws_default``; endpoint, role and region are taken from it.
         ``None`` stands for the worker's own credentials.
     :param region_name: default: the connection's.
-    :param start: where an application begins that has no checkpoints yet: ``TRIM_HORIZON`` (default: all that the stream
-        still holds), ``LATEST``, or an aware ``datetime`` (records that arrived then or later). Counts once only.
+    :param start: where an application begins that has no checkpoints yet: ``TRIM_HORIZON`` (default: all that the
+        stream still holds), ``LATEST``, or an aware ``datetime`` (records that arrived then or later). Counts once.
     :param page_records: records that one answer may hold at most, default 10,000 (1 to 10,000).
     :param calls_per_second: calls that a read makes on one shard, default 4 (above 0, at most 5, which is all that the
         service allows the readers of a shard together).

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class ClaimOperator(Step):
     """Claims shards, or finds the batch that this run has to finish first.
 
-    Its output is a list of small entries ``{"group", "label"}``, one for each read task; which shards a group has stands
-    on their lease rows. It also pushes ``batch_id`` (a batch to finish instead of reading) and ``outcome``. When there is
-    nothing to do it skips the tasks of ``skips``.
+    Its output is a list of small entries ``{"group", "label"}``, one for each read task; which shards a group has
+    stands on their lease rows. It also pushes ``batch_id`` (a batch to finish instead of reading) and ``outcome``. When
+    there is nothing to do it skips the tasks of ``skips``.
 
     :param skips: ids of the tasks to skip when there is nothing to do.
     """

@@ -31,12 +31,12 @@ LONGEST_PROBLEM = 1500
 class CommitOperator(Step):
     """Commits the batch that freeze opened, if the work of the block is done.
 
-    It must be downstream of all work tasks, with the trigger rule ``none_failed``. It asks Airflow for their states all the
-    same and refuses if one failed, or if there were records and none succeeded. Its output is a list of problems that do
-    not undo the commit but must fail the run (for :class:`ReportOperator`); the outcome is the XCom ``committed``.
+    It must be downstream of all work tasks, with the trigger rule ``none_failed``. It asks Airflow for their states all
+    the same and refuses if one failed, or if there were records and none succeeded. Its output is a list of problems
+    that do not undo the commit but must fail the run (for :class:`ReportOperator`); the outcome is the XCom
+    ``committed``.
 
     :param freeze: id of the freeze task whose batch is committed.
-    :param claim: as in the other steps.
     :param work: ids of the work tasks; default: none, so that nothing is checked.
     :param claim_task: id of the claim task and
     :param read_task: of the read task, whose shard errors are reported; default: none.
@@ -96,7 +96,7 @@ class CommitOperator(Step):
         done = sorted(task for task, state in states.items() if state == "success")
         if records and not done:
             raise WorkFailed(
-                f"Batch {batch_id} has {records} records, but no work task succeeded ({_listed(sorted(states))} skipped)."
+                f"Batch {batch_id} has {records} records, but no work succeeded: skipped {_listed(sorted(states))}."
             )
         own_sink = self.policies is not None and self.policies.sink is Sink.OWN
         return own_sink and records > 0 and _marked_by_hand(ti, self.work)
@@ -136,7 +136,7 @@ class CommitOperator(Step):
         return problems
 
     def _shard_errors(self, ti: Any) -> tuple[dict[str, str], int]:
-        """Errors of this run's read tasks. A run that finishes a batch without reading has none, whatever it read before."""
+        """Errors of this run's read tasks; none of a run that did not read, whatever it read before it was cleared."""
         if self.claim_task is None or self.read_task is None:
             return {}, 0
         groups = ti.xcom_pull(task_ids=self.claim_task) or []

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.operators.step import Step
@@ -23,18 +23,16 @@ class ReadOperator(Step):
     Its output is small: ``records``, ``bytes``, ``shards``, ``ended``, ``gaps``, ``lost``, ``seconds``, and ``errors``
     with the shards that could not be read.
 
-    :param group: the group's name, as claim gave it; templated.
-    :param label: what people see of it; templated.
+    :param entry: one of claim's entries, ``{"group": …, "label": …}``; templated.
     """
 
-    template_fields: Sequence[str] = (*Step.template_fields, "group", "label")
+    template_fields: Sequence[str] = (*Step.template_fields, "entry")
 
     def __init__(
-        self, *, group: str, label: str = "", map_index_template: str = "{{ task.label }}", **kwargs: Any
+        self, *, entry: Mapping[str, str], map_index_template: str = "{{ task.entry['label'] }}", **kwargs: Any
     ) -> None:
         super().__init__(map_index_template=map_index_template, **kwargs)
-        self.group = group
-        self.label = label
+        self.entry = entry
         self._stop: threading.Event | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -45,7 +43,7 @@ class ReadOperator(Step):
         began = context["dag_run"].start_date
         with self.open(context) as (consumer, owner):
             tip_ms = round(began.timestamp() * 1000) if began is not None else consumer.now_ms()
-            landed = land(consumer, owner, self.group, tip_ms, stop=self._stop)
+            landed = land(consumer, owner, self.entry["group"], tip_ms, stop=self._stop)
         return {
             "records": landed.records,
             "bytes": landed.bytes,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claim, read, freeze and commit have in common: the application they work for, and how their errors end a task."""
+"""What claim, read, freeze and commit have in common: their application, and how their errors end a task."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Step(BaseOperator):
     :param stream: what is read.
     :param leases: where leases are kept, default: the setting ``[shardbatch] leases``.
     :param staging: where slices stand, default: the setting ``[shardbatch] staging``.
-    :param group_id: whose leases they are: all steps of one batch name the same. Default: none, which fits a DAG with one
-        batch; ``StreamBatch`` gives its own.
+    :param group_id: whose leases they are: all steps of one batch name the same. Default: none, which fits a DAG with
+        one batch; ``StreamBatch`` gives its own.
     :param limits: how much one run reads.
     :param claim: how leases are claimed.
     :param policies: what to do when something cannot go on.
