@@ -40,7 +40,7 @@ def run(area: StagingArea, out: str, **more: str) -> str:
         **({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}),
         **more,
     }
-    done = subprocess.run([sys.executable, JOB], env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, JOB], env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     (start,) = area.finished_starts(NAMESPACE, "batch-1")
     assert (start.attempt, start.work) == (2, "copy")
