@@ -35,7 +35,7 @@ class ClaimOperator(Step):
         with self.open(context) as (consumer, owner):
             found = claim(consumer, owner)
         ti = context["ti"]
-        ti.xcom_push(key="batch_id", value=found.batch_id)
+        ti.xcom_push(key="batch_id", value=found.batch_id or "")  # an XCom that is None counts as missing
         ti.xcom_push(key="outcome", value=found.outcome.value)
         if found.outcome not in (Outcome.NOTHING, Outcome.HELD):
             return [{"group": group.group, "label": group.label} for group in found.groups]
