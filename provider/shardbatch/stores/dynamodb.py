@@ -14,21 +14,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from botocore import exceptions as failed
 from botocore.parsers import ResponseParserError
 
-from shardbatch.core.rows import BATCH, Columns, Key, Namespace, Row, Table, row_type
+from shardbatch.core.rows import Key, Namespace, Row, Table, row_type
 from shardbatch.errors import ConfigurationError, StoreError, StoreNotFound
 from shardbatch.stores import outcome
+from shardbatch.stores.dynamodb_item import (
+    INDEXED,
+    Item,
+    address_of,
+    assignments,
+    attributes_of,
+    columns_of,
+    index_key,
+    sort_prefix,
+    too_large,
+)
 from shardbatch.stores.dynamodb_table import INDEX, INDEX_KEY, check_name, make_ready
 from shardbatch.stores.outcome import TOKEN, Stored, Unclear, Write, Writes
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-#: The column by which the index finds rows of a table.
-INDEXED = {BATCH.name: "owner"}
-#: Bytes of an item, its attributes' names included (limit of DynamoDB).
-ITEM_LIMIT = 400 * 1024
-#: Bytes of a sort key (limit of DynamoDB).
-SORT_KEY_LIMIT = 1024
 THROTTLED = (
     "ProvisionedThroughputExceededException",
     "RequestLimitExceeded",
@@ -51,7 +56,6 @@ UNCLEAR = (
     ResponseParserError,
 )
 
-Item = Mapping[str, Any]
 T = TypeVar("T")
 
 
@@ -112,14 +116,14 @@ class DynamoDBStore:
         if asked in equal:
             found = self._find(table, namespace, scope, equal[asked])
         for item in found:
-            columns = _columns(table, item)
+            columns = columns_of(table, item)
             if all(columns.get(name) == value for name, value in equal.items()):
                 yield row_type(table).from_columns(columns)
 
     def get(self, key: Key) -> Row | None:
         """One row as it stands now."""
-        item = self._ask(lambda: self._get(_address(key)))
-        return None if item is None else row_type(key.table).from_columns(_columns(key.table, item))
+        item = self._ask(lambda: self._get(address_of(key)))
+        return None if item is None else row_type(key.table).from_columns(columns_of(key.table, item))
 
     def create(self, row: Row) -> bool:
         """Write a row if its key has none."""
@@ -141,7 +145,7 @@ class DynamoDBStore:
         key = write.row.key
         condition: dict[str, Any] = {
             "TableName": self.table,
-            "Key": _address(key),
+            "Key": address_of(key),
             "ConditionExpression": "attribute_not_exists(#k)" if write.before is None else "#n = :n",
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
@@ -151,7 +155,7 @@ class DynamoDBStore:
             if write.deletes:
                 self.client.delete_item(**condition, ExpressionAttributeNames=names, ExpressionAttributeValues=values)
             else:
-                expression = _assignments(self.table, _attributes(write), names, values)
+                expression = assignments(self.table, attributes_of(write), names, values)
                 self.client.update_item(
                     **condition,
                     UpdateExpression=expression,
@@ -173,7 +177,7 @@ class DynamoDBStore:
         return False
 
     def _look(self, row: Row) -> Stored | None:
-        item = self._get(_address(row.key))
+        item = self._get(address_of(row.key))
         if item is None:
             return None
         return Stored(int(item[row.key.table.counter]["N"]), item.get(TOKEN, {}).get("S"))
@@ -196,7 +200,7 @@ class DynamoDBStore:
     def _query(self, table: Table, namespace: Namespace, scope: str, equal: Mapping[str, str]) -> Iterator[Item]:
         """All items of a kind in a scope, those that differ from ``equal`` left out by the server."""
         names = {"#pk": "pk", "#sk": "sk"}
-        values = {":pk": {"S": str(namespace)}, ":sk": {"S": _prefix(table, scope)}}
+        values = {":pk": {"S": str(namespace)}, ":sk": {"S": sort_prefix(table, scope)}}
         asked: dict[str, Any] = {"ConsistentRead": True}
         if equal:
             asked["FilterExpression"] = " AND ".join(f"#f{n} = :f{n}" for n in range(len(equal)))
@@ -211,7 +215,7 @@ class DynamoDBStore:
 
     def _find(self, table: Table, namespace: Namespace, scope: str, value: str) -> Iterator[Item]:
         """The items that the index names, as they stand now."""
-        values = {":k": {"S": _index_key(namespace, value)}, ":sk": {"S": _prefix(table, scope)}}
+        values = {":k": {"S": index_key(namespace, value)}, ":sk": {"S": sort_prefix(table, scope)}}
         for hit in self._pages(
             IndexName=INDEX,
             KeyConditionExpression="#k = :k AND begins_with(#sk, :sk)",
@@ -250,83 +254,5 @@ class DynamoDBStore:
         if code == "ResourceNotFoundException":
             return StoreNotFound(f"The DynamoDB table {self.table} (or its index {INDEX}) does not exist.")
         if code == "ValidationException" and "size" in said.lower() and "exceeded" in said.lower():
-            return _too_large(self.table)
+            return too_large(self.table)
         return StoreError(f"{action} on {where} failed: {code}: {said}")
-
-
-def _too_large(table: str) -> StoreError:
-    return StoreError(
-        f"A row of the table {table} would be larger than the {ITEM_LIMIT // 1024} KB of a DynamoDB item.",
-        remedy="Let a read land less at once (limits=ReadLimits(...)), or keep the leases in SQL.",
-    )
-
-
-def _escape(text: str) -> str:
-    """Without the separator; nothing that owners and scopes contain is changed by it."""
-    return text.replace("!", "!!").replace("#", "!-")
-
-
-def _prefix(table: Table, scope: str) -> str:
-    """How the sort keys of a kind of row in a scope begin."""
-    return f"{table.name}#{_escape(scope)}#" if table.key else table.name
-
-
-def _address(key: Key) -> dict[str, Any]:
-    """The item's key. The last part stands as it is, so that items come in key order."""
-    sort = _prefix(key.table, key.values[0] if key.values else "") + "".join(key.values[1:])
-    if len(sort.encode()) > SORT_KEY_LIMIT:
-        raise StoreError(
-            f"The key of a {key.table.name} row has {len(sort.encode())} bytes; DynamoDB takes {SORT_KEY_LIMIT}.",
-            remedy="Choose shorter names for the DAG, its run and its group.",
-        )
-    return {"pk": {"S": str(key.namespace)}, "sk": {"S": sort}}
-
-
-def _index_key(namespace: Namespace, value: str) -> str:
-    return f"{_escape(str(namespace))}#{value}"
-
-
-def _attributes(write: Write) -> Columns:
-    """What a write sets, by attribute; ``None`` where it removes one."""
-    row, table = write.row, write.row.key.table
-    columns = {**row.columns(), TOKEN: write.token}
-    asked = INDEXED.get(table.name)
-    if asked:  # an indexed attribute must not be empty
-        columns[INDEX_KEY] = _index_key(row.key.namespace, columns[asked]) if columns[asked] else None
-    if write.before is None:
-        columns.update(row.key.columns())
-    return columns
-
-
-def _assignments(where: str, columns: Columns, names: dict[str, str], values: dict[str, Any]) -> str:
-    """The update expression; its placeholders are added to ``names`` and ``values``.
-
-    :raises StoreError: if the item would be larger than DynamoDB takes.
-    """
-    size, sets, removes = 0, [], []
-    for number, (name, value) in enumerate(columns.items()):
-        names[f"#c{number}"] = name
-        if value is None:
-            removes.append(f"#c{number}")
-            continue
-        sets.append(f"#c{number} = :c{number}")
-        kind, text = (
-            ("BOOL", "") if isinstance(value, bool) else ("N", str(value)) if isinstance(value, int) else ("S", value)
-        )
-        values[f":c{number}"] = {kind: value if kind == "BOOL" else text}
-        size += len(name) + len(text.encode())
-    if size > ITEM_LIMIT:
-        raise _too_large(where)
-    return "SET " + ", ".join(sets) + (" REMOVE " + ", ".join(removes) if removes else "")
-
-
-def _columns(table: Table, item: Item) -> Columns:
-    """The row's columns among an item's attributes; others are passed over."""
-    known = {"app_name": "text", "stream_name": "text", **dict.fromkeys(table.key, "text")}
-    known.update({column.name: column.type for column in table.columns})
-    return {name: _value(kind, item[name]) for name, kind in known.items() if name in item}
-
-
-def _value(kind: str, attribute: Mapping[str, Any]) -> Any:
-    value = next(iter(attribute.values()))
-    return int(value) if kind == "int" else value

@@ -14,7 +14,8 @@ from sqlalchemy.dialects import mysql
 from shardbatch.core.rows import BATCH, SHARD_LEASE, Key, Namespace
 from shardbatch.errors import ConfigurationError, StoreError
 from shardbatch.stores import keys, open_store
-from shardbatch.stores.dynamodb import DynamoDBStore, _address, _index_key
+from shardbatch.stores.dynamodb import DynamoDBStore
+from shardbatch.stores.dynamodb_item import address_of, index_key
 from shardbatch.stores.dynamodb_table import definition
 from shardbatch.stores.schema import schema_of, statements
 from shardbatch.stores.sql import SQLStore
@@ -64,17 +65,17 @@ def test_keys_and_indexes_fit_into_an_index_of_mysql() -> None:
 def test_the_longest_key_fits_into_dynamodb() -> None:
     key = Key(SHARD_LEASE, Namespace("a" * 128, "s" * 255), ("x" * 768, "y" * 190))
     keys.check(key)
-    assert len(_address(key)["sk"]["S"]) <= 1024
+    assert len(address_of(key)["sk"]["S"]) <= 1024
     with pytest.raises(StoreError, match="1024"):
-        _address(Key(SHARD_LEASE, key.namespace, ("x" * 768, "ü" * 190)))
+        address_of(Key(SHARD_LEASE, key.namespace, ("x" * 768, "ü" * 190)))
 
 
 def test_keys_of_a_dynamodb_item_are_readable_and_unambiguous() -> None:
     space = Namespace("orders-etl", "orders")
-    assert _address(Key(BATCH, space, ("", "b-1"))) == {"pk": {"S": "orders-etl/orders"}, "sk": {"S": "batch##b-1"}}
-    assert _index_key(space, "dep/dag/run/group/incremental") == "orders-etl/orders#dep/dag/run/group/incremental"
+    assert address_of(Key(BATCH, space, ("", "b-1"))) == {"pk": {"S": "orders-etl/orders"}, "sk": {"S": "batch##b-1"}}
+    assert index_key(space, "dep/dag/run/group/incremental") == "orders-etl/orders#dep/dag/run/group/incremental"
     glued = [("a#b", "c"), ("a", "b#c"), ("a!", "-b#c"), ("a!-b", "c")]
-    assert len({_address(Key(SHARD_LEASE, space, pair))["sk"]["S"] for pair in glued}) == len(glued)
+    assert len({address_of(Key(SHARD_LEASE, space, pair))["sk"]["S"] for pair in glued}) == len(glued)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists: all pages, in key order, of one namespace and scope, while rows change."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from typing import Any
+
+from shardbatch.core import batch, lease
+from shardbatch.core.application import Application
+from shardbatch.core.batch import BatchState
+from shardbatch.core.position import TRIM_HORIZON
+from shardbatch.core.rows import APPLICATION, BATCH, SHARD_LEASE, Namespace
+from tests.contract.stores.rows import fresh, frozen
+
+
+def test_a_list_has_all_pages_in_key_order(store: Any, namespace: Namespace) -> None:
+    # K-17; pages of 3 rows
+    names = [f"shardId-{n:04}" for n in range(46)] + ["A", "a", "$x", "~z", "ü"]
+    rows = [fresh(namespace, name) for name in names]
+    for each in reversed(rows):
+        assert store.create(each)
+    assert [each.shard_id for each in store.list(SHARD_LEASE, namespace)] == sorted(names)
+    assert list(store.list(SHARD_LEASE, namespace)) == sorted(rows, key=lambda each: each.shard_id)
+
+
+def test_a_list_is_filtered_by_columns(store: Any, namespace: Namespace) -> None:
+    for n in range(20):
+        owner, group = ("w1", f"g{n % 2}") if n % 4 else (None, None)
+        made = dataclasses.replace(fresh(namespace, f"s-{n:02}"), lease_owner=owner, read_group=group)
+        assert store.create(dataclasses.replace(made, batch_id="b-1" if n == 7 else None))
+        assert store.create(frozen(namespace, f"b-{n:02}", f"w{n % 3}"))
+
+    def shards(**equal: str) -> list[int]:
+        return [int(each.shard_id[2:]) for each in store.list(SHARD_LEASE, namespace, **equal)]
+
+    assert shards(lease_owner="w1") == [n for n in range(20) if n % 4]
+    assert shards(lease_owner="w1", read_group="g0") == [n for n in range(20) if n % 4 == 2]
+    assert shards(lease_owner="w2") == []
+    assert shards(batch_id="b-1") == [7]
+    mine = list(store.list(BATCH, namespace, owner="w1"))
+    assert [each.batch_id for each in mine] == [f"b-{n:02}" for n in range(20) if n % 3 == 1]
+    decided = dataclasses.replace(mine[0], row_count=2, state=BatchState.COMMITTED)
+    assert store.replace(mine[0], decided)
+    assert list(store.list(BATCH, namespace, owner="w1", state="COMMITTED")) == [decided]
+    assert len(list(store.list(BATCH, namespace, state="FROZEN"))) == 19
+
+
+def test_a_batch_is_found_by_its_owner_of_now(store: Any, namespace: Namespace) -> None:
+    made = frozen(namespace, "b-1", "w1")
+    assert store.create(made)
+    adopted = batch.adopt(made, "w2")
+    assert store.replace(made, adopted)
+    assert list(store.list(BATCH, namespace, owner="w1")) == []
+    assert list(store.list(BATCH, namespace, owner="w2")) == [adopted]
+    assert store.delete(adopted)
+    assert list(store.list(BATCH, namespace, owner="w2")) == []
+
+
+def test_namespaces_and_scopes_never_mix(store: Any) -> None:
+    # R54, K-17: what could run into one another if keys were only glued together, or compared without case
+    mark = uuid.uuid4().hex[:12]
+    pairs = (("a", "s"), ("A", "s"), ("a", "s#w"), ("a#s", "w"), ("a!", "s"))
+    spaces = [Namespace(mark + app, stream) for app, stream in pairs]
+    scopes = ["", "x", "X", "x#y", "x/y", "x%23y", "x!-y", "!"]
+    rows = [
+        dataclasses.replace(fresh(space, shard, scope=scope), lease_owner=f"{space}|{scope}|{shard}")
+        for space in spaces
+        for scope in scopes
+        for shard in ("s", "y#s")
+    ]
+    for each in rows:
+        assert store.create(each)
+    for space in spaces:
+        assert store.create(frozen(space, "b", "w#1"))
+        assert store.create(Application(space, str(space), TRIM_HORIZON, 1))
+    for space in spaces:
+        for scope in scopes:
+            mine = [each for each in rows if (each.namespace, each.scope) == (space, scope)]
+            assert list(store.list(SHARD_LEASE, space, scope)) == sorted(mine, key=lambda each: each.shard_id)
+        assert [each.namespace for each in store.list(BATCH, space, owner="w#1")] == [space]
+        assert [each.stream_id for each in store.list(APPLICATION, space)] == [str(space)]
+    one = rows[0]
+    assert store.replace(one, lease.take(one, "thief", None, 9))
+    assert all(store.get(each.key) == each for each in rows[1:])
+
+
+def test_a_list_goes_on_while_rows_change(store: Any, other: Any, namespace: Namespace) -> None:
+    rows = {n: fresh(namespace, f"s-{n:02}") for n in range(40)}
+    for each in rows.values():
+        assert store.create(each)
+    found = []
+    for each in store.list(SHARD_LEASE, namespace):
+        found.append(each.shard_id)
+        number = int(each.shard_id[2:4])
+        if number % 10 == 0:
+            assert other.delete(rows[number + 5]), "of a page that was not read yet"
+        elif number % 10 == 1 and not each.shard_id.endswith("x"):
+            assert other.replace(each, lease.take(each, "w2", None, 9))
+            assert other.create(fresh(namespace, each.shard_id + "x"))
+    assert found == sorted(found)
+    stayed = [each.shard_id for number, each in rows.items() if number % 10 != 5]
+    assert [each for each in found if not each.endswith("x")] == stayed
