@@ -112,6 +112,7 @@ class AirflowInstance:
             "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 20,
             "DAG_PROCESSOR__PARSING_PROCESSES": 1,
             "DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": 120,
+            "WORKERS__EXECUTION_API_TIMEOUT": 60,  # the default of 5 is too short for a busy machine
             "LOGGING__COLORED_CONSOLE_LOG": False,
             "OPENLINEAGE__DISABLED": True,
             "USAGE_DATA_COLLECTION__ENABLED": False,

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo's folder: a fresh one for every run, below `.shardbatch` of the checkout."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import tempfile
+from pathlib import Path
+from typing import IO
+
+from scripts.environment import ROOT
+
+HOME = ROOT / ".shardbatch"
+
+#: Whole folder of the DAG, so that its folders can be told from Airflow's.
+SPARK_DEFAULTS = """\
+# What makes a small Spark on one machine start fast.
+spark.driver.extraJavaOptions        -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+spark.driver.host                    127.0.0.1
+spark.driver.bindAddress             127.0.0.1
+spark.driver.memory                  1g
+spark.log.level                      WARN
+spark.sql.shuffle.partitions         2
+spark.sql.adaptive.enabled           false
+spark.sql.warehouse.dir              {folder}/spark-warehouse
+spark.local.dir                      {folder}/spark-local
+spark.ui.enabled                     false
+spark.ui.showConsoleProgress         false
+"""
+
+
+class DemoFolder:
+    """A context manager. The folder stays to be looked at, until the next demo starts; one in use is never removed."""
+
+    def __init__(self, home: Path = HOME) -> None:
+        self._home = home
+        self._lock: IO[str] | None = None
+        self.path = home
+
+    def __enter__(self) -> DemoFolder:
+        self._home.mkdir(exist_ok=True)
+        self._sweep()
+        self.path = Path(tempfile.mkdtemp(prefix="demo-", dir=self._home)).resolve()
+        # The system drops the lock with the process, so a folder without one belongs to nobody.
+        self._lock = (self.path / "lock").open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        for name in ("airflow", "dags/jobs", "flights/staging", "flights/output", "spark"):
+            (self.path / name).mkdir(parents=True)
+        (self.path / "spark" / "spark-defaults.conf").write_text(SPARK_DEFAULTS.format(folder=self.path), "utf-8")
+        for dag in ("flights.py", "jobs/flights.py", ".airflowignore"):
+            shutil.copy(ROOT / "dags" / dag, self.path / "dags" / dag)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+    def _sweep(self) -> None:
+        for old in self._home.glob("demo-*"):
+            lock = old / "lock"
+            if not lock.exists():
+                continue  # just being made
+            with lock.open("r+") as handle:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                shutil.rmtree(old, ignore_errors=True)
+
+    @property
+    def leases(self) -> Path:
+        """The SQLite file of the leases."""
+        return self.path / "leases.db"
+
+    @property
+    def flights(self) -> Path:
+        """The DAG's folder, with staging and output."""
+        return self.path / "flights"
+
+    @property
+    def output(self) -> Path:
+        """Where the DAG's Spark job writes."""
+        return self.flights / "output"

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the demo does, in its order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from scripts.airflow_instance import AirflowInstance
+from scripts.demo import deployment
+from scripts.demo.console import Console, DemoError
+from scripts.demo.flights import Expected, read_flights
+from scripts.demo.folder import DemoFolder
+from scripts.demo.report import Report
+from scripts.demo.stream import DemoStream
+from scripts.demo.watcher import DAG_ID, Watcher
+
+#: Seconds without any event after which something must be wrong.
+STUCK_SECONDS = 240.0
+#: Flights that `demo-ui` puts into the stream again every minute, so that a run finds something.
+TRICKLE = 1000
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What was asked for on the command line.
+
+    :param flights: how many to put into the stream.
+    :param ui: leave Airflow up.
+    :param port: of Airflow's API server, ``None``: a free one.
+    """
+
+    flights: int
+    ui: bool
+    port: int | None
+
+
+def tell(wishes: Wishes, console: Console) -> bool:
+    """The whole demo; whether what came out equals what went in."""
+    with (
+        DemoFolder() as folder,
+        DemoStream("flights", 4, console, folder.path / "stream_server.log") as stream,
+    ):
+        console.say(f"everything is kept in {folder.path}")
+        airflow = deployment.airflow(folder, stream.endpoint_url, wishes.port)
+        try:
+            return _Story(wishes, console, folder, stream, airflow).tell()
+        finally:
+            stream.stop.set()
+            airflow.stop()
+            console.say("Airflow and the stream server are ended")
+
+
+class _Story:
+    def __init__(
+        self, wishes: Wishes, console: Console, folder: DemoFolder, stream: DemoStream, airflow: AirflowInstance
+    ) -> None:
+        self.wishes = wishes
+        self.console = console
+        self.folder = folder
+        self.stream = stream
+        self.airflow = airflow
+        self.expected = Expected()
+        self.flights = read_flights(wishes.flights, self.expected)
+        self.watcher = Watcher(airflow.client, folder.leases, console, threading.Event())
+        self.report = Report(console)
+
+    def tell(self) -> bool:
+        try:
+            self._start()
+            self._drain()
+            self._pause()
+            good = self.report.show(self.watcher, self.stream, self.expected, self.folder)
+            if self.wishes.ui:
+                self._stay()
+            return good
+        finally:
+            self.watcher.close()
+
+    def _start(self) -> None:
+        third = self.wishes.flights // 3
+        with ThreadPoolExecutor(1, "first-fill") as pool:
+            filling = pool.submit(self.stream.fill, self.flights, third)
+            try:
+                self.console.say("Airflow is starting (metadata database, scheduler, API server, DAG processor)")
+                began = time.monotonic()
+                self.airflow.start()
+                self.airflow.client.wait_for_dag(DAG_ID, timeout=180)
+            except BaseException:
+                self.stream.stop.set()
+                raise
+            filling.result()
+        self.report.start_seconds = time.monotonic() - began
+        self.console.say(f"Airflow answers at {self.airflow.address} (no login needed, this machine only)")
+
+    def _drain(self) -> None:
+        """Put the rest into the stream while runs go on, with a split and a merge between, until all is committed."""
+        part = self.wishes.flights // 6
+        self._watch_until(lambda: self.watcher.progress.committed >= 1)
+        # Both sides of each change get records that no run has read: parents must be drained before their children.
+        self.stream.fill(self.flights, part)
+        self.stream.split()
+        self.stream.fill(self.flights, part)
+        self._watch_until(lambda: self.watcher.progress.completed >= 1)
+        self.stream.fill(self.flights, part)
+        self.stream.merge()
+        self.stream.fill(self.flights, self.wishes.flights)
+        self.console.say("all flights are in the stream")
+        self._watch_until(lambda: self._all_committed() and self._all_completed())
+
+    def _all_committed(self) -> bool:
+        return self.watcher.progress.records >= self.stream.put_records
+
+    def _all_completed(self) -> bool:
+        return self.watcher.progress.completed >= len(self.stream.shards()) - len(self.stream.open_shards())
+
+    def _watch_until(self, there: Callable[[], bool]) -> None:
+        while True:
+            self.watcher.look()
+            if there():
+                return
+            self._require_progress()
+            time.sleep(0.7)
+
+    def _require_progress(self) -> None:
+        if self.watcher.failed_runs:
+            raise DemoError(
+                f"{self.watcher.name(self.watcher.failed_runs[0])} failed; the log of its task stands above."
+            )
+        if self.console.elapsed - self.watcher.last_event > STUCK_SECONDS:
+            raise DemoError(
+                f"Nothing happened for {STUCK_SECONDS:.0f} s; see the logs in {self.airflow.home / 'components'}."
+            )
+
+    def _pause(self) -> None:
+        client = self.airflow.client
+        client.call("PATCH", f"dags/{DAG_ID}", {"is_paused": True})
+        self._watch_until(lambda: all(run["state"] in ("success", "failed") for run in client.runs(DAG_ID)))
+        self._require_progress()
+
+    def _stay(self) -> None:
+        self.console.show()
+        self.console.show(f"    Airflow is left up:  {self.airflow.address}/dags/{DAG_ID}")
+        self.console.show("    No login is needed; it listens on this machine only. Ctrl-C ends it.")
+        self.console.show(f"    {TRICKLE:,} flights go into the stream every minute. Trigger a run and watch it,")
+        self.console.show("    or switch the DAG on: it is paused now, and runs by itself then.")
+        self.console.show()
+        while True:
+            self.stream.fill(read_flights(TRICKLE, Expected()), TRICKLE)
+            self.stream.stop.wait(60)
