@@ -258,6 +258,15 @@ def test_a_page_ends_at_its_limit_and_at_10_mib() -> None:  # K-6
     assert pages == [12, 3]
 
 
+def test_trimmed_records_do_not_count_towards_the_size_of_a_page() -> None:
+    caller = Caller()
+    caller.create()
+    for _ in range(12):
+        caller.call("PutRecord", StreamName="s", PartitionKey="k", Data=encoded(MIB))
+    caller.api.records.trim(caller.engine.find(caller.options.account_id, "s"), keep=6)
+    assert len(caller.get(caller.iterator())["Records"]) == 6
+
+
 def test_every_answer_has_an_iterator_of_its_own() -> None:  # R31
     caller = Caller()
     caller.create()
