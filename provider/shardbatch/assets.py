@@ -7,7 +7,9 @@ from urllib.parse import quote
 
 from airflow.sdk import Asset
 
-SCHEME = "shardbatch"
+#: With ``x-`` before it Airflow takes a URI as it stands; else it loads the asset handlers of every provider to ask
+#: them, boto3 among them, in each parse and each task.
+SCHEME = "x-shardbatch"
 
 
 def committed_batches(app_name: str, stream_name: str) -> Asset:
@@ -17,4 +19,4 @@ def committed_batches(app_name: str, stream_name: str) -> Asset:
     close together may be merged. An event's ``extra`` has the batch's id, counts, lag and some checkpoints.
     """
     address = f"{quote(app_name, safe='')}/{quote(stream_name, safe='')}"
-    return Asset(name=f"{app_name}/{stream_name}", uri=f"{SCHEME}://{address}", group=SCHEME)
+    return Asset(name=f"{app_name}/{stream_name}", uri=f"{SCHEME}://{address}", group="shardbatch")

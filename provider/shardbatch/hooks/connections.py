@@ -133,7 +133,7 @@ def sql_url(conn_id: str) -> URL:
 
 def _sqlite_file(found: Connection) -> str:
     # Airflow's own hook takes the file from the host field; a connection given as a URI puts it into the schema.
-    path = found.host or (f"/{found.schema}" if found.schema else "")
+    path = found.host or (f"/{found.schema.lstrip('/')}" if found.schema else "")
     if not path.startswith("/"):
         raise ConfigurationError(
             f"The SQLite connection {found.conn_id!r} names no absolute file: {path!r}.",

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run asks of a group: mode, interval and limits, by precedence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import ParamsDict
+
+from shardbatch import ClaimOptions, ReadLimits, batch_params
+from shardbatch.core.interval import Interval
+from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.run import request_of
+
+T0 = datetime(2026, 11, 28, tzinfo=UTC)
+T0_MS = round(T0.timestamp() * 1000)
+HOUR = timedelta(hours=1)
+
+
+@dataclass
+class Run:
+    run_type: str = "scheduled"
+    conf: dict[str, Any] = field(default_factory=dict)
+    data_interval_start: datetime | None = T0
+    data_interval_end: datetime | None = T0 + HOUR
+    run_id: str = "scheduled__x"
+
+
+def params(**values: Any) -> dict[str, Any]:
+    return {f"orders.{name}": value for name, value in values.items()}
+
+
+def test_a_run_is_incremental_by_default() -> None:
+    request = request_of("orders", Run(), ParamsDict(batch_params("orders")))
+    assert (request.mode, request.interval) == ("incremental", None)
+    assert request.limits(ReadLimits(records=5)) == ReadLimits(records=5)
+
+
+def test_a_backfill_reads_its_data_interval_whatever_its_run_id_says() -> None:
+    request = request_of("orders", Run(run_type="backfill", run_id="scheduled__2026"), {})
+    assert request.mode == "interval"
+    assert request.interval == Interval(T0_MS, T0_MS + 3_600_000)
+
+
+def test_from_and_to_make_an_interval() -> None:
+    conf = {"orders.from": "2026-11-28T00:00:00Z", "orders.to": "2026-11-28T02:00:00+01:00"}
+    assert request_of("orders", Run(conf=conf), {}).interval == Interval(T0_MS, T0_MS + 3_600_000)
+
+
+def test_a_backfill_may_be_incremental_by_request() -> None:
+    assert request_of("orders", Run("backfill", {"orders.mode": "incremental"}), {}).mode == "incremental"
+
+
+def test_conf_wins_over_params_and_params_over_arguments() -> None:
+    run = Run(conf={"orders.records": 3})
+    request = request_of("orders", run, params(records=7, bytes=70, max_shards=2, duration_s=1.5))
+    limits = request.limits(ReadLimits(records=1, bytes=1, concurrency=4))
+    assert limits == ReadLimits(records=3, bytes=70, duration=timedelta(seconds=1.5), concurrency=4)
+    assert request.options(ClaimOptions(read_tasks=3)) == ClaimOptions(read_tasks=3, max_shards=2)
+
+
+def test_other_groups_and_other_conf_are_not_ours() -> None:
+    run = Run(conf={"payments.mode": "interval", "something": 1})
+    assert request_of("orders", run, {}).mode == "incremental"
+
+
+@pytest.mark.parametrize(
+    ("conf", "named"),
+    [
+        ({"orders.form": "2026-11-28T00:00:00Z"}, "orders.form"),  # an unknown key
+        ({"orders": {"from": "…"}}, "'orders'"),
+        ({"orders.mode": "sideways"}, "sideways"),
+        ({"orders.mode": "incremental", "orders.from": "2026-11-28T00:00:00Z"}, "orders.from"),  # would not be applied
+        ({"orders.from": "2026-11-28T00:00:00Z"}, "orders.from"),
+        ({"orders.from": "2026-11-28", "orders.to": "2026-11-29"}, "time zone"),
+        ({"orders.from": "yesterday", "orders.to": "2026-11-29T00:00:00Z"}, "yesterday"),
+        ({"orders.records": 0}, "orders.records"),
+        ({"orders.records": 1.5}, "orders.records"),
+        ({"orders.max_shards": -1}, "orders.max_shards"),
+        ({"orders.bytes": "many"}, "orders.bytes"),
+        ({"orders.from": "2026-11-29T00:00:00Z", "orders.to": "2026-11-28T00:00:00Z"}, "no length"),
+    ],
+)
+def test_what_cannot_be_done_fails(conf: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        request_of("orders", Run(conf=conf), {})
+
+
+@pytest.mark.parametrize(("start", "end"), [(None, None), (T0, T0)])
+def test_a_backfill_without_an_interval_names_the_remedy(start: datetime | None, end: datetime | None) -> None:
+    run = Run("backfill", data_interval_start=start, data_interval_end=end)
+    with pytest.raises(ConfigurationError, match="CronDataIntervalTimetable"):
+        request_of("orders", run, {})
+
+
+def test_every_param_of_the_form_is_one_that_a_run_may_ask() -> None:
+    filled = params(**{"mode": "interval", "from": T0.isoformat(), "to": (T0 + HOUR).isoformat()})
+    numbers = params(max_shards=1, duration_s=1, records=1, bytes=1)
+    assert set(filled) | set(numbers) == set(batch_params("orders"))
+    assert request_of("orders", Run(), {**filled, **numbers}).interval is not None

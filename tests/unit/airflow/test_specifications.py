@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KinesisStream, the lease stores and Staging as an author writes them, and the connections behind them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardbatch import DynamoDBLeases, KinesisStream, SQLLeases, Staging
+from shardbatch.core.position import LATEST, TRIM_HORIZON, at_timestamp
+from shardbatch.errors import ConfigurationError
+from shardbatch.hooks import settings
+from shardbatch.hooks.connections import aws_client, connection, sql_url
+from shardbatch.hooks.staging import s3_file_system
+
+ARN = "arn:aws:kinesis:eu-west-1:111122223333:stream/orders"
+Connect = Callable[..., None]
+
+
+def test_a_stream_by_name_or_arn() -> None:
+    assert KinesisStream("orders").stream_name == "orders"
+    assert KinesisStream(ARN).stream_name == "orders"
+    assert KinesisStream(stream_arn=ARN).address == ARN
+
+
+def test_starts() -> None:
+    assert KinesisStream("s").position == TRIM_HORIZON
+    assert KinesisStream("s", start="LATEST").position == LATEST
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    assert KinesisStream("s", start=moment).position == at_timestamp(round(moment.timestamp() * 1000))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: KinesisStream(),
+        lambda: KinesisStream("a", stream_arn=ARN),
+        lambda: KinesisStream("a", start="latest"),
+        lambda: KinesisStream("a", start=datetime(2026, 1, 1)),
+        lambda: DynamoDBLeases(""),
+        lambda: SQLLeases(""),
+        lambda: Staging("relative/folder"),
+        lambda: Staging("ftp://host/folder"),
+        lambda: Staging(""),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(wrong: Callable[[], object]) -> None:
+    with pytest.raises(ConfigurationError):
+        wrong()
+
+
+def test_texts_are_templates() -> None:
+    def render(text: str) -> str:
+        return text.replace("{{ env }}", "prod")
+
+    assert KinesisStream("orders-{{ env }}").rendered(render) == KinesisStream("orders-prod")
+    assert DynamoDBLeases("leases-{{ env }}").rendered(render) == DynamoDBLeases("leases-prod")
+    assert SQLLeases("{{ env }}").rendered(render) == SQLLeases("prod")
+    assert Staging("s3://{{ env }}/x", "{{ env }}").rendered(render) == Staging("s3://prod/x", "prod")
+    with pytest.raises(ConfigurationError):
+        Staging("{{ env }}/x").rendered(render)
+
+
+def test_a_missing_connection_is_named_with_the_remedy() -> None:
+    with pytest.raises(ConfigurationError, match="'nowhere'.*AIRFLOW_CONN_NOWHERE"):
+        connection("nowhere")
+    with pytest.raises(ConfigurationError, match="'nowhere'"):
+        KinesisStream("s", aws_conn_id="nowhere").open()
+    with pytest.raises(ConfigurationError, match="'nowhere'"):
+        SQLLeases("nowhere").open()
+    with pytest.raises(ConfigurationError, match="'nowhere'"):
+        Staging("s3://b/k", "nowhere").open()
+
+
+@pytest.mark.parametrize(
+    ("fields", "url"),
+    [
+        (
+            {"conn_type": "postgres", "host": "db", "port": 5433, "login": "u", "password": "p@ss/1", "schema": "app"},
+            "postgresql+psycopg://u:p%40ss%2F1@db:5433/app",
+        ),
+        (
+            {"conn_type": "postgres", "host": "db", "extra": {"sslmode": "require", "cursor": "dictcursor"}},
+            "postgresql+psycopg://db?sslmode=require",
+        ),
+        ({"conn_type": "sqlite", "host": "/var/leases.db"}, "sqlite+pysqlite:////var/leases.db"),
+    ],
+)
+def test_the_url_of_a_sql_connection(connection: Connect, fields: dict[str, Any], url: str) -> None:
+    connection("db", **fields)
+    assert sql_url("db").render_as_string(hide_password=False) == url
+    assert "p@ss" not in str(sql_url("db"))
+
+
+def test_a_sqlite_connection_as_a_uri(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_DB", "sqlite:////var/leases.db")
+    assert sql_url("db").database == "/var/leases.db"
+
+
+def test_a_connection_of_another_type(connection: Connect) -> None:
+    connection("web", conn_type="http", host="x")
+    with pytest.raises(ConfigurationError, match="'http'"):
+        sql_url("web")
+    with pytest.raises(ConfigurationError, match="'http'"):
+        aws_client("kinesis", "web", None)
+
+
+def test_a_client_takes_endpoint_region_and_options_from_its_connection(connection: Connect) -> None:
+    extra = {
+        "region_name": "eu-west-1",
+        "endpoint_url": "http://127.0.0.1:1",
+        "config_kwargs": {"read_timeout": 7, "retries": {"total_max_attempts": 9}},
+        "service_config": {"s3": {"endpoint_url": "http://127.0.0.1:2"}},
+    }
+    connection("aws", conn_type="aws", login="AKIDEXAMPLE", password="hidden", extra=extra)
+    client = aws_client("kinesis", "aws", None, retries={"total_max_attempts": 1})
+    assert client.meta.endpoint_url == "http://127.0.0.1:1"
+    assert client.meta.region_name == "eu-west-1"
+    assert client.meta.config.read_timeout == 7
+    assert client.meta.config.retries["total_max_attempts"] == 1  # the source retries, the client does not
+    assert aws_client("kinesis", "aws", "us-east-2").meta.region_name == "us-east-2"
+    stream = KinesisStream("s", aws_conn_id="aws")
+    stream.open()
+    assert "hidden" not in repr(stream)
+
+
+def test_a_client_without_a_region_says_so(connection: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    connection("aws", conn_type="aws", login="x", password="y")
+    with pytest.raises(ConfigurationError, match="region"):
+        aws_client("kinesis", "aws", None)
+
+
+def test_the_staging_file_system_has_the_connections_endpoint_and_token(connection: Connect) -> None:
+    extra = {"region_name": "eu-west-1", "endpoint_url": "http://127.0.0.1:9", "aws_session_token": "t0ken"}
+    connection("lake", conn_type="aws", login="AKIDEXAMPLE", password="hidden", extra=extra)
+    assert s3_file_system("lake", None).region == "eu-west-1"
+
+
+def test_the_deployment_needs_a_name_on_a_shared_store(connection: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection("file", conn_type="sqlite", host="/var/leases.db")
+    connection("db", conn_type="postgres", host="db")
+    assert settings.deployment_id(SQLLeases("file")) == "local"
+    for leases in (SQLLeases("db"), DynamoDBLeases("t")):
+        with pytest.raises(ConfigurationError, match=r"\[shardbatch\] deployment_id"):
+            settings.deployment_id(leases)
+    monkeypatch.setenv("AIRFLOW__SHARDBATCH__DEPLOYMENT_ID", "prod")
+    assert settings.deployment_id(SQLLeases("db")) == "prod"
+
+
+@pytest.mark.parametrize("text", ["dynamodb://", "redis://x", "sql://a?b=c", "dynamodb://t?conn=x"])
+def test_a_default_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("AIRFLOW__SHARDBATCH__LEASES", text)
+    with pytest.raises(ConfigurationError, match="leases"):
+        settings.default_leases()
+
+
+def test_parsing_a_dag_file_imports_no_vendor_library(tmp_path: Path) -> None:
+    program = """
+import sys
+from airflow.sdk import DAG, task
+before = set(sys.modules)
+from shardbatch import DynamoDBLeases, KinesisStream, ReadLimits, Staging, StreamBatch, batch_params
+with DAG("d", params=batch_params("b")):
+    with StreamBatch("b", app_name="a", stream=KinesisStream("s"), leases=DynamoDBLeases("t"), staging=Staging("/x")):
+        task(lambda: None, task_id="work")()
+heavy = "boto3 botocore pyarrow sqlalchemy pyspark pandas msgspec airflow.providers.amazon shardbatch.consumer"
+print(*[name for name in heavy.split() if name in set(sys.modules) - before])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.split() == []

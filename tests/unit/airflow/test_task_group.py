@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What StreamBatch makes of a DAG file, and what it refuses while the file is parsed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, TaskGroup, TriggerRule, setup, task, task_group, teardown
+from airflow.serialization.serialized_objects import DagSerialization
+
+from shardbatch import KinesisStream, SQLLeases, Staging, StreamBatch, batch_params
+from shardbatch.errors import ConfigurationError
+
+
+def group(group_id: str = "orders", **changes: Any) -> StreamBatch:
+    arguments: dict[str, Any] = {
+        "app_name": "etl",
+        "stream": KinesisStream("orders"),
+        "leases": SQLLeases("leases"),
+        "staging": Staging("/staging"),
+    }
+    return StreamBatch(group_id, **{**arguments, **changes})
+
+
+@contextmanager
+def dag(**arguments: Any) -> Iterator[DAG]:
+    with DAG("d", schedule=None, **arguments) as made:
+        yield made
+
+
+def downstream(made: DAG, task_id: str) -> set[str]:
+    return set(made.get_task(task_id).downstream_task_ids)
+
+
+def round_trip(made: DAG) -> Any:
+    made.validate()
+    return DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(made))))
+
+
+def test_work_stands_between_freeze_and_commit() -> None:
+    with dag() as made:
+        with group() as batch:
+            first, second = EmptyOperator(task_id="first"), EmptyOperator(task_id="second")
+            first >> second
+            EmptyOperator(task_id="alone")
+        after = EmptyOperator(task_id="after")
+        batch >> after
+    assert downstream(made, "orders.claim") == {"orders.read", "orders.freeze"}
+    assert downstream(made, "orders.read") == {"orders.freeze"}
+    assert downstream(made, "orders.freeze") == {"orders.first", "orders.alone"}
+    # One failed task anywhere holds the checkpoint, so commit follows every task and not only the last ones.
+    assert made.get_task("orders.commit").upstream_task_ids == {"orders.first", "orders.second", "orders.alone"}
+    assert downstream(made, "orders.commit") == {"orders.report", "after"}
+    assert made.get_task("orders.commit").work == ["orders.alone", "orders.first", "orders.second"]
+
+
+def test_the_scheduler_sees_setup_and_teardown_and_trigger_rules() -> None:
+    with dag() as made, group() as batch:
+        task(lambda uri: None, task_id="work")(batch.manifest_uri)
+    stored = round_trip(made)
+    rules = {task_id.partition(".")[2]: stored.get_task(task_id).trigger_rule for task_id in stored.task_ids}
+    assert rules["read"] == "all_success"
+    assert rules["freeze"] == "none_failed"
+    assert rules["commit"] == "none_failed"
+    assert stored.get_task("orders.freeze").is_setup
+    report = stored.get_task("orders.report")
+    assert (report.is_teardown, report.on_failure_fail_dagrun) == (True, True)
+
+
+def test_parsing_twice_gives_the_same_dag() -> None:
+    def parsed() -> dict[str, Any]:
+        with dag(params=batch_params("orders")) as made, group():
+            EmptyOperator(task_id="work")
+        return DagSerialization.to_dict(made)["dag"]["tasks"]
+
+    assert json.dumps(parsed(), sort_keys=True) == json.dumps(parsed(), sort_keys=True)
+
+
+def test_setup_teardown_branches_mapped_and_nested_work() -> None:
+    with dag() as made:
+        with group() as batch:
+
+            @setup
+            def cluster() -> None: ...
+
+            @teardown
+            def drop_cluster() -> None: ...
+
+            @task.branch
+            def choose() -> str:
+                return "orders.left"
+
+            @task(trigger_rule="none_failed_min_one_success")
+            def join() -> None: ...
+
+            @task
+            def each(item: int) -> None: ...
+
+            with TaskGroup("inner"):
+                EmptyOperator(task_id="deep")
+            up, down = cluster(), drop_cluster()
+            left, right, joined, chosen = (
+                EmptyOperator(task_id="left"),
+                EmptyOperator(task_id="right"),
+                join(),
+                choose(),
+            )
+            up >> chosen >> [left, right] >> joined >> down
+            up >> down
+            each.expand(item=[1, 2])
+        batch >> EmptyOperator(task_id="after")
+    round_trip(made)
+    assert downstream(made, "orders.freeze") == {"orders.cluster", "orders.each", "orders.inner.deep"}
+    work = {"choose", "left", "right", "join", "each", "inner.deep"}
+    assert made.get_task("orders.commit").upstream_task_ids == {f"orders.{name}" for name in work}
+    assert made.get_task("after").upstream_task_ids == {"orders.commit"}
+
+
+def test_an_arrow_from_an_outer_group_starts_at_commit() -> None:
+    with dag() as made:
+        with TaskGroup("outer") as outer, group() as batch:
+            EmptyOperator(task_id="work")
+        outer >> EmptyOperator(task_id="after")
+    assert batch.application.group_id == "outer.orders"
+    assert made.get_task("after").upstream_task_ids == {"outer.orders.commit"}
+
+
+def test_our_tasks_are_retried_unless_somebody_said_otherwise() -> None:
+    with dag() as made, group(task_args={"read": {"retries": 7, "pool": "kinesis"}}):
+        EmptyOperator(task_id="work")
+    assert [made.get_task(f"orders.{name}").retries for name in ("claim", "read", "freeze", "commit", "work")] == [
+        *(3, 7, 3, 3),
+        0,
+    ]
+    assert made.get_task("orders.read").pool == "kinesis"
+    with dag(default_args={"retries": 1, "trigger_rule": "all_done"}) as made, group():
+        EmptyOperator(task_id="work", trigger_rule="all_success")
+    assert made.get_task("orders.claim").retries == 1
+    assert made.get_task("orders.commit").trigger_rule == TriggerRule.NONE_FAILED
+    assert made.get_task("orders.read").trigger_rule == TriggerRule.ALL_SUCCESS
+
+
+def test_nothing_to_do_skips_everything_and_an_empty_batch_only_the_work() -> None:
+    with dag() as made, group():
+        EmptyOperator(task_id="first") >> EmptyOperator(task_id="last", trigger_rule="all_done")
+    names = ["commit", "first", "freeze", "last", "read", "report"]
+    assert made.get_task("orders.claim").skips == [f"orders.{name}" for name in names]
+    assert made.get_task("orders.freeze").skips == ["orders.first", "orders.last"]
+
+
+# ---------------------------------------------------------------------- refused at parse time
+
+
+def refused(build: Callable[[], object], **arguments: Any) -> str:
+    with pytest.raises(ConfigurationError) as caught, dag(**arguments):
+        build()
+    text = str(caught.value)
+    assert "DAG 'd'" in text
+    assert "orders" in text
+    return text
+
+
+def block(**changes: Any) -> None:
+    with group(**changes):
+        EmptyOperator(task_id="work")
+
+
+def test_an_application_name_with_a_slash() -> None:
+    assert "'a/b'" in refused(lambda: block(app_name="a/b"))
+
+
+def test_no_lease_store_or_staging_folder() -> None:
+    assert "[shardbatch] leases" in refused(lambda: block(leases=None))
+    assert "[shardbatch] staging" in refused(lambda: block(staging=None))
+
+
+def test_deployment_wide_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__SHARDBATCH__LEASES", "sql://shared")
+    monkeypatch.setenv("AIRFLOW__SHARDBATCH__STAGING", "s3://lake/staging?conn_id=lake")
+    with dag(), group(leases=None, staging=None) as batch:
+        EmptyOperator(task_id="work")
+    assert batch.leases == SQLLeases("shared")
+    assert batch.staging == Staging("s3://lake/staging", "lake")
+
+
+@pytest.mark.parametrize("name", ["claim", "read", "freeze", "commit", "report"])
+def test_a_reserved_task_name_inside(name: str) -> None:
+    def build() -> None:
+        with group():
+            EmptyOperator(task_id=name)
+
+    assert f"'orders.{name}'" in refused(build)
+
+
+def test_a_group_in_a_mapped_task_group() -> None:
+    def build() -> None:
+        @task_group
+        def each(item: int) -> None:
+            block()
+
+        each.expand(item=[1, 2])
+
+    assert "Loop in Python" in refused(build)
+
+
+def test_work_directly_after_freeze_with_another_trigger_rule() -> None:
+    def build() -> None:
+        with group():
+            EmptyOperator(task_id="eager", trigger_rule="all_done")
+
+    assert "'orders.eager'" in refused(build)
+
+
+def test_using_an_output_makes_a_task_stand_directly_after_freeze() -> None:
+    def build() -> None:
+        with group() as batch:
+
+            @task(trigger_rule="none_failed")
+            def joined(uri: str) -> None: ...
+
+            EmptyOperator(task_id="first") >> joined(batch.manifest_uri)
+
+    assert "'orders.joined'" in refused(build)
+
+
+def test_an_empty_block() -> None:
+    def build() -> None:
+        with group():
+            pass
+
+    assert "no work" in refused(build)
+
+
+def test_waiting_for_the_past() -> None:
+    assert "depends_on_past" in refused(block, default_args={"depends_on_past": True})
+
+
+def test_unknown_or_fixed_task_arguments() -> None:
+    assert "'reed'" in refused(lambda: block(task_args={"reed": {}}))
+    assert "trigger_rule" in refused(lambda: block(task_args={"read": {"trigger_rule": "all_done"}}))
+
+
+def test_an_error_inside_the_block_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError), dag(), group():
+        1 / 0  # noqa: B018
+
+
+def test_a_loop_gives_each_stream_its_group() -> None:
+    with dag() as made:
+        for name in ("a", "b"):
+            with group(f"batch_{name}", stream=KinesisStream(name)):
+                EmptyOperator(task_id="work")
+    round_trip(made)
+    assert {"batch_a.commit", "batch_b.commit"} <= set(made.task_ids)
+    assert made.get_task("batch_a.commit").outlets[0].name == "etl/a"
