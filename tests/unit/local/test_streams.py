@@ -397,7 +397,7 @@ def reshard(caller: Caller, chance: random.Random) -> None:
         low = chance.randrange(len(shards) - 1)
         caller.merge(shards[low], shards[low + 1])
     elif what == 2:
-        count = chance.randint(max(1, len(shards) // 2), min(8, 2 * len(shards)))
+        count = chance.randint((len(shards) + 1) // 2, min(8, 2 * len(shards)))
         caller.call("UpdateShardCount", StreamName="s", TargetShardCount=count, ScalingType="UNIFORM_SCALING")
 
 
