@@ -15,7 +15,7 @@ import time
 from argparse import Namespace as Arguments
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from airflow.cli.simple_table import AirflowConsole
@@ -25,7 +25,7 @@ from shardbatch.consumer import release as releases
 from shardbatch.consumer import status as statuses
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import Namespace
-from shardbatch.errors import ShardbatchError
+from shardbatch.errors import ConfigurationError, ShardbatchError
 
 LEFT = 3
 
@@ -101,18 +101,30 @@ def _opened(args: Arguments) -> Iterator[tuple[LeaseStore, Namespace]]:
 
 
 def _namespace(args: Arguments) -> Namespace:
-    from shardbatch.errors import ConfigurationError
-
     try:
         return Namespace(args.app_name, args.stream_name)
     except ValueError as error:
         raise ConfigurationError(f"{error}.", remedy="Correct --app-name or --stream-name.") from None
 
 
-def _store(leases: str | None) -> LeaseStore:
+def _store(text: str | None) -> LeaseStore:
+    """The store that an argument names, else that of the deployment. Looking never makes a table."""
     # As Airflow's own connection commands do: without it only connections in environment variables are found here.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
-    raise NotImplementedError
+    from shardbatch.hooks.settings import default_leases, leases_of
+
+    leases = leases_of(text, "--leases") if text else default_leases()
+    if leases is None:
+        raise ConfigurationError(
+            "No lease store given.", remedy="Give --leases, or set [shardbatch] leases in Airflow's configuration."
+        )
+    store = replace(leases, create=False).open()
+    try:
+        store.prepare()
+    except BaseException:
+        store.close()
+        raise
+    return store
 
 
 def _print(output: str, found: Sequence[Any], table: tables.Table) -> None:

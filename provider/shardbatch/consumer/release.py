@@ -65,6 +65,9 @@ def release(
     frozen = _batches(store, namespace, scope, None if shards else owner, batch_id)
     if not dry_run and (rows or frozen):
         _record(store, namespace, _note(actor, reason, owner, shards, batch_id))
+    if not shards:  # the leases of a batch that goes as well follow it, stamped as they are
+        going = {batch.batch_id for batch in frozen}
+        rows = [lease for lease in rows if lease.batch_id not in going]
     freed = [_free_batch(store, batch, reason, dry_run) for batch in frozen]
     return tuple(freed + [_free_lease(store, lease, dry_run) for lease in rows])
 

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real ``airflow shardbatch`` in an Airflow home of its own, over leases in SQLite."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardbatch.core.batch import Batch
+from shardbatch.core.rows import BATCH, TABLES, Key
+from shardbatch.stores.sql import SQLStore
+from tests.unit.cli.rows import NAMESPACE, OTHER, OWNER, filled
+
+pytestmark = [pytest.mark.slow, pytest.mark.airflow]
+
+Done = "subprocess.CompletedProcess[str]"
+Run = Callable[..., Done]
+WHERE = ("--app-name", "orders-etl", "--stream-name", "orders")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cli")
+
+
+@pytest.fixture(autouse=True)
+def store(home: Path) -> Iterator[SQLStore]:
+    """The rows of the unit tests, as they were."""
+    (home / "leases.db").unlink(missing_ok=True)
+    store = SQLStore(f"sqlite:///{home}/leases.db")
+    store.prepare()
+    memory = filled()
+    for table in TABLES:
+        for row in memory.list(table, NAMESPACE):
+            assert store.create(row)
+    yield store
+    store.close()
+
+
+def settings(home: Path, leases: str = "leases.db") -> dict[str, str]:
+    return {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__SHARDBATCH__LEASES": "sql://leases_db",
+        "AIRFLOW_CONN_LEASES_DB": json.dumps({"conn_type": "sqlite", "host": str(home / leases)}),
+    }
+
+
+@pytest.fixture
+def airflow(home: Path) -> Run:
+    """The program itself, in a process of its own."""
+
+    def run(*words: str, **changes: str) -> Done:
+        program = Path(sys.executable).with_name("airflow")
+        env = {
+            "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(home),
+            **settings(home),
+            **changes,
+        }
+        env = {name: value for name, value in env.items() if value}
+        return subprocess.run([program, *words], env=env, capture_output=True, text=True, timeout=180)
+
+    return run
+
+
+@pytest.fixture
+def here(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The program's own parser and commands, in this process."""
+
+    def run(*words: str, leases: str = "leases.db", **changes: str) -> Done:
+        from airflow.cli.cli_parser import get_parser
+
+        for name, value in {"_AIRFLOW_PROCESS_CONTEXT": "", **settings(home, leases), **changes}.items():
+            monkeypatch.setenv(name, value)
+        capsys.readouterr()
+        code: Any = 0
+        try:
+            arguments = get_parser().parse_args(["shardbatch", *words])
+            arguments.func(arguments)
+        except SystemExit as left:
+            code = left.code
+        printed = capsys.readouterr()
+        # As the interpreter does it: a text is an error's last word.
+        told, code = (f"{code}\n", 1) if isinstance(code, str) else ("", code)
+        return subprocess.CompletedProcess(words, code, printed.out, printed.err + told)
+
+    return run
+
+
+def parsed(done: Done) -> Any:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_status_is_readable_and_says_who_holds_what(airflow: Run) -> None:
+    done = airflow("shardbatch", "status", *WHERE)
+    assert done.returncode == 0, done.stderr
+    lines = [[cell.strip() for cell in line.split("|")] for line in done.stdout.splitlines()]
+    assert ["shards held, landed, frozen", "1, 1, 1"] in lines
+    assert any(line[0] == OWNER for line in lines)
+    assert "Unfinished batches" in done.stdout
+
+
+def test_machines_get_json_with_numbers(here: Run) -> None:
+    found = parsed(here("status", *WHERE, "--output", "json"))
+    assert (found["open_shards"], found["completed_shards"], found["millis_behind_latest"]) == (4, 1, 70_000)
+    assert [batch["batch_id"] for batch in found["unfinished"]] == ["b2"]
+    assert isinstance(found["ms_since_last_commit"], int)
+
+
+def test_shards_and_batches_are_lists(here: Run) -> None:
+    shards = parsed(here("shards", *WHERE, "-o", "json"))
+    assert {shard["shard_id"]: shard["state"] for shard in shards}["s-landed"] == "landed"
+    batches = parsed(here("batches", *WHERE, "--limit", "1", "-o", "json"))
+    assert [batch["batch_id"] for batch in batches] == ["b2"]
+
+
+@pytest.mark.parametrize("output", ["table", "plain", "yaml"])
+def test_every_form_of_output_names_what_there_is(here: Run, output: str) -> None:
+    for command, name in (("status", "orders-etl"), ("shards", "s-landed"), ("batches", "b1")):
+        done = here(command, *WHERE, "-o", output)
+        assert (done.returncode, name in done.stdout) == (0, True), command
+
+
+def test_release_is_a_preview_until_it_is_told_to_act(here: Run, store: SQLStore) -> None:
+    chosen = ("release", *WHERE, "--batch", "b2", "-o", "json")
+    key = Key(BATCH, NAMESPACE, ("", "b2"))
+    assert [item["result"] for item in parsed(here(*chosen))] == ["would release"]
+    seen = store.get(key)
+    assert isinstance(seen, Batch)
+    assert seen.owner == OWNER
+
+    assert [item["result"] for item in parsed(here(*chosen, "--yes", "--reason", "cluster gone"))] == ["released"]
+    seen = store.get(key)
+    assert isinstance(seen, Batch)
+    assert seen.owner == ""
+    assert "cluster gone" in parsed(here("status", *WHERE, "-o", "json"))["last_action"]
+
+    again = here(*chosen, "--yes", "--reason", "again")
+    assert again.returncode == 3
+    assert json.loads(again.stdout)[0]["why"].startswith("it is released already")
+
+
+@pytest.mark.parametrize(
+    ("words", "changes", "text"),
+    [
+        (("status", "-a", "other", "-s", "orders"), {}, "There is no application other/orders"),
+        (("status", "-a", "a/b", "-s", "orders"), {}, "without a slash"),
+        (("release", *WHERE), {}, "Nothing was chosen"),
+        (("release", *WHERE, "--owner", OTHER, "--yes"), {}, "A release needs a reason"),
+        (("batches", *WHERE, "--limit", "0"), {}, "limit of batches is 0"),
+        (("shards", *WHERE, "--leases", "sql://nowhere"), {}, "no Airflow connection 'nowhere'"),
+        (("shards", *WHERE, "--leases", "redis://x"), {}, "--leases = 'redis://x' cannot be read"),
+        (("shards", *WHERE), {"AIRFLOW__SHARDBATCH__LEASES": ""}, "No lease store given"),
+        (("shards", *WHERE), {"leases": "none.db"}, "StoreNotFound: The table shard_lease"),
+    ],
+)
+def test_an_error_is_one_line_that_says_what_to_do(
+    here: Run, words: tuple[str, ...], changes: dict[str, str], text: str
+) -> None:
+    done = here(*words, **changes)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert text in line
+
+
+def test_connections_kept_in_airflows_database_work_too(airflow: Run, home: Path) -> None:
+    assert airflow("db", "migrate").returncode == 0
+    connection = json.dumps({"conn_type": "sqlite", "host": str(home / "leases.db")})
+    assert airflow("connections", "add", "kept_db", "--conn-json", connection).returncode == 0
+    found = airflow("shardbatch", "status", *WHERE, "-l", "sql://kept_db", "-o", "json", AIRFLOW_CONN_LEASES_DB="")
+    assert parsed(found)["app_name"] == "orders-etl"
+
+
+def test_an_error_leaves_the_program_with_code_1_and_no_traceback(airflow: Run) -> None:
+    done = airflow("shardbatch", "status", "-a", "other", "-s", "orders")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "There is no application other/orders" in done.stderr
+    assert "Traceback" not in done.stderr
