@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One real Airflow for all system tests that need one: PostgreSQL metadata, a stream server, SQLite leases."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+from scripts.airflow_client import AirflowClient
+from scripts.airflow_instance import AirflowInstance
+from shardbatch.core.rows import SHARD_LEASE, Namespace
+from shardbatch.local import Options, StreamServer
+from shardbatch.stores.sql import SQLStore
+from tests.support.execution_proxy import ExecutionProxy
+from tests.support.postgres import PostgresServer
+
+DAGS = Path(__file__).parent.parent / "system" / "airflow" / "dags"
+GROUP = "batch"
+#: Seconds for one run on a machine that is busy with other things.
+PATIENCE = 240.0
+
+
+@dataclass
+class Deployment:
+    """Airflow with what its DAGs need, and the gestures of the people in front of it."""
+
+    instance: AirflowInstance
+    streams: StreamServer
+    proxy: ExecutionProxy
+    folder: Path
+    kinesis: Any
+    metadata: PostgresServer
+    database: str
+
+    @property
+    def client(self) -> AirflowClient:
+        return self.instance.client
+
+    # -------------------------------------------------------------- the stream
+
+    def create_stream(self, name: str, shards: int = 2) -> None:
+        self.kinesis.create_stream(StreamName=name, ShardCount=shards)
+
+    def put(self, stream: str, first: int, last: int) -> list[str]:
+        """Puts the records r<first> to r<last - 1>; their data."""
+        data = [f"r{number}" for number in range(first, last)]
+        for at in range(0, len(data), 500):
+            records = [{"Data": text.encode(), "PartitionKey": text} for text in data[at : at + 500]]
+            answer = self.kinesis.put_records(StreamName=stream, Records=records)
+            assert answer["FailedRecordCount"] == 0
+        return sorted(data)
+
+    # -------------------------------------------------------------- runs
+
+    def start(self, dag_id: str, **fields: Any) -> str:
+        self.client.wait_for_dag(dag_id)
+        return self.client.trigger(dag_id, **fields)
+
+    def run(self, dag_id: str, **fields: Any) -> tuple[str, str]:
+        """A run from trigger to end: its id and state."""
+        run_id = self.start(dag_id, **fields)
+        return run_id, self.client.wait_for_run(dag_id, run_id, PATIENCE)
+
+    def again(self, dag_id: str, run_id: str, task_ids: list[str] | None = None, **fields: Any) -> str:
+        """Clears tasks of a run (default: all) and waits for its new end; its state."""
+        ids = None if task_ids is None else [f"{GROUP}.{task_id}" for task_id in task_ids]
+        before = self.client.run(dag_id, run_id)["end_date"]
+        self.client.clear(dag_id, run_id, ids, **fields)
+        assert self.client.run(dag_id, run_id)["end_date"] != before
+        return self.client.wait_for_run(dag_id, run_id, PATIENCE)
+
+    def states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
+        """Task states, the group's own tasks without its id."""
+        found = self.client.task_states(dag_id, run_id)
+        return {task_id.removeprefix(f"{GROUP}."): state for task_id, state in found.items()}
+
+    def xcom(self, dag_id: str, run_id: str, task: str, key: str = "return_value", map_index: int = -1) -> Any:
+        return self.client.xcom(dag_id, run_id, f"{GROUP}.{task}", key, map_index)
+
+    def log(self, dag_id: str, run_id: str, task: str, attempt: int = 1, map_index: int = -1) -> str:
+        return self.client.log(dag_id, run_id, f"{GROUP}.{task}", attempt, map_index)
+
+    # -------------------------------------------------------------- what came out
+
+    def output(self, dag_id: str) -> list[str]:
+        """The data that the work has written, over all batches."""
+        found = [json.loads(path.read_text("utf-8")) for path in (self.folder / "out" / dag_id).glob("*.json")]
+        return sorted(text for batch in found for text in batch["data"])
+
+    def batches(self, dag_id: str) -> dict[str, int]:
+        """The batches that the work has written, with the attempt that wrote last."""
+        return {
+            path.stem: json.loads(path.read_text("utf-8"))["attempt"]
+            for path in (self.folder / "out" / dag_id).glob("*.json")
+        }
+
+    def events(self, stream: str) -> list[dict[str, Any]]:
+        """The asset events of an application's batches."""
+        found = self.client.call("GET", "assets/events", limit=1000)["asset_events"]
+        return [event for event in found if event["name"] == f"test/{stream}"]
+
+    def leases(self, stream: str) -> list[Any]:
+        store = SQLStore(f"sqlite:///{self.folder / 'leases.db'}", create=False)
+        try:
+            return list(store.list(SHARD_LEASE, Namespace("test", stream)))
+        finally:
+            store.close()
+
+    def tell(self, word: str) -> Path:
+        """Leaves a file that the work looks for."""
+        path = self.folder / word
+        path.touch()
+        return path
+
+    def metadata_rows(self, statement: str, *values: Any) -> list[Any]:
+        """Asks Airflow's metadata database itself."""
+        with self.metadata.connect(self.database) as session:
+            return session.execute(statement, values).fetchall()
+
+
+@contextmanager
+def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
+    """Starts it all; everything is gone afterwards."""
+    database = "airflow_metadata"
+    proxy = ExecutionProxy()
+    with tempfile.TemporaryDirectory(prefix="shardbatch-airflow-") as name, StreamServer(options=Options()) as streams:
+        folder = Path(name)
+        (folder / "staging").mkdir()
+        aws = {"region_name": "us-east-1", "endpoint_url": streams.endpoint_url}
+        instance = AirflowInstance(
+            folder / "home",
+            DAGS,
+            database=postgres.create_database(database),
+            env={
+                "SHARDBATCH_TEST_FOLDER": str(folder),
+                "AIRFLOW_CONN_AWS_LOCAL": json.dumps(
+                    {"conn_type": "aws", "login": "AKIDEXAMPLE", "password": "s3cr3t-of-aws", "extra": aws}
+                ),
+                "AIRFLOW_CONN_LEASES_LOCAL": json.dumps({"conn_type": "sqlite", "host": str(folder / "leases.db")}),
+                "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{proxy.address}/execution/",
+                "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "3",
+                "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "2",
+                "PYTHONPATH": str(Path(__file__).parent.parent.parent),
+            },
+        )
+        proxy.upstream = instance.address
+        kinesis = boto3.client(
+            "kinesis",
+            endpoint_url=streams.endpoint_url,
+            region_name="us-east-1",
+            aws_access_key_id="x",
+            aws_secret_access_key="y",
+        )
+        try:
+            with instance:
+                yield Deployment(instance, streams, proxy, folder, kinesis, postgres, database)
+        finally:
+            kinesis.close()
+            proxy.close()

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DAGs of the system tests: the same group on streams of their own, with work that does what a file asks for.
+
+`SHARDBATCH_TEST_FOLDER` holds what the work writes (`out/<dag>/<batch id>.json`) and what it is told: `fail-<dag>`
+makes it fail, `hold-<dag>` makes it wait until that file is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.sdk import DAG, task
+
+from shardbatch import ClaimOptions, KinesisStream, Policies, ReadLimits, SQLLeases, Staging, StreamBatch, batch_params
+
+FOLDER = Path(os.environ.get("SHARDBATCH_TEST_FOLDER", "/nonexistent"))
+QUICK = {"retry_delay": timedelta(seconds=1), "retry_exponential_backoff": 0}
+
+
+@task(retries=0)
+def work(name: str, manifest_uri: str, batch_id: str, attempt: int) -> None:
+    """Writes the batch's records to a file of its own, replaced as a whole."""
+    import json
+
+    from shardbatch import open_batch
+
+    deadline = time.monotonic() + 120
+    while (FOLDER / f"hold-{name}").exists() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    if (FOLDER / f"fail-{name}").exists():
+        raise RuntimeError("the work fails because the test says so")
+    table = open_batch(manifest_uri).to_arrow()
+    folder = FOLDER / "out" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"attempt": attempt, "data": [value.decode() for value in table["data"].to_pylist()]})
+    (folder / f".{batch_id}").write_text(text, "utf-8")
+    (folder / f".{batch_id}").replace(folder / f"{batch_id}.json")
+
+
+@task
+def after(outcome: object) -> None:
+    print("AFTER", outcome)
+
+
+def make(name: str, *, stream: KinesisStream | None = None, staging: str = "staging", **changes: object) -> DAG:
+    with DAG(name, schedule=None, params=batch_params("batch"), max_active_runs=4, default_args=QUICK) as dag:
+        arguments = {"policy": Policies(sink="own"), "claim": ClaimOptions(read_tasks=2), **changes}
+        with StreamBatch(
+            "batch",
+            app_name="test",
+            stream=stream or KinesisStream(name, aws_conn_id="aws_local"),
+            leases=SQLLeases("leases_local"),
+            staging=Staging(str(FOLDER / staging)),
+            **arguments,
+        ) as batch:
+            work(name, batch.manifest_uri, batch.batch_id, batch.attempt)
+        after(batch.committed)
+    return dag
+
+
+for each in ("whole", "failing", "replayed", "events", "isolated", "killed", "shapes", "interval"):
+    globals()[each] = make(each)
+# The label of a read task with thousands of shards, and what is pushed.
+many = make("many", claim=ClaimOptions(read_tasks=16), limits=ReadLimits(concurrency=32))
+no_stream = make("no_stream", stream=KinesisStream("nowhere", aws_conn_id="aws_local"))
+no_connection = make("no_connection", stream=KinesisStream("whole", aws_conn_id="absent"))
+no_staging = make("no_staging", staging="missing")

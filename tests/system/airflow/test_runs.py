@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole runs in a real Airflow: scheduler, workers, task states, XComs, asset events."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardbatch.local import FaultKind
+from tests.support.airflow_instance import Deployment
+
+pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.timeout(900)]
+
+ALL = ("claim", "freeze", "work", "commit")
+
+
+def test_full_empty_and_drained_runs(airflow: Deployment) -> None:
+    airflow.create_stream("whole", shards=3)
+    sent = airflow.put("whole", 0, 300)
+
+    first, state = airflow.run("whole")
+    assert state == "success"
+    states = airflow.states("whole", first)
+    assert {states[task] for task in ALL} == {"success"}
+    assert [states["read[0]"], states["read[1]"], states["report"], states["after"]] == [
+        *("success", "success"),
+        *("skipped", "success"),
+    ]
+    assert airflow.output("whole") == sent
+    outcome = airflow.xcom("whole", first, "commit", "committed")
+    assert (outcome["newly"], outcome["records"], outcome["shards"]) == (True, 300, 3)
+    [event] = airflow.events("whole")
+    assert (event["extra"]["records"], event["extra"]["batch_id"]) == (300, outcome["batch_id"])
+
+    # Nothing new: no work, no event, and the run is green.
+    empty, state = airflow.run("whole")
+    assert state == "success"
+    states = airflow.states("whole", empty)
+    assert (states["freeze"], states["work"], states["commit"]) == ("success", "skipped", "success")
+    assert len(airflow.events("whole")) == 1
+
+    # A split between runs: the parents end, their children are read on in the same run.
+    [shard] = list(airflow.kinesis.list_shards(StreamName="whole")["Shards"])[:1]
+    middle = (int(shard["HashKeyRange"]["StartingHashKey"]) + int(shard["HashKeyRange"]["EndingHashKey"])) // 2
+    airflow.kinesis.split_shard(StreamName="whole", ShardToSplit=shard["ShardId"], NewStartingHashKey=str(middle))
+    sent = sorted(sent + airflow.put("whole", 300, 500))
+    last, state = airflow.run("whole")
+    assert state == "success"
+    assert airflow.output("whole") == sent
+    assert airflow.xcom("whole", last, "commit", "committed")["completed"] == 1
+    completed = {lease.shard_id for lease in airflow.leases("whole") if lease.completed}
+    assert completed == {shard["ShardId"]}
+
+
+def test_failed_work_moves_nothing_and_the_next_run_finishes_the_same_batch(airflow: Deployment) -> None:
+    # R93: the run that takes over has no read task at all, also when it is tried again.
+    airflow.create_stream("failing")
+    sent = airflow.put("failing", 0, 50)
+    told = airflow.tell("fail-failing")
+    first, state = airflow.run("failing")
+    states = airflow.states("failing", first)
+    assert (state, states["work"], states["commit"], states["report"]) == (
+        *("failed", "failed"),
+        *("upstream_failed", "upstream_failed"),
+    )
+    assert {str(lease.checkpoint) for lease in airflow.leases("failing")} == {"TRIM_HORIZON"}
+    assert airflow.events("failing") == []
+
+    told.unlink()
+    second, state = airflow.run("failing")
+    states = airflow.states("failing", second)
+    assert (state, states["read"], states["work"], states["commit"]) == ("success", "skipped", "success", "success")
+    assert airflow.xcom("failing", second, "claim", "outcome") == "adopted"
+    batch_id = airflow.xcom("failing", first, "freeze", "batch_id")
+    assert airflow.xcom("failing", second, "freeze", "batch_id") == batch_id
+    assert airflow.batches("failing") == {batch_id: 2}
+    assert airflow.output("failing") == sent
+
+    assert airflow.again("failing", second, ["read"]) == "success"  # the task with zero length, once more
+    assert airflow.states("failing", second)["read"] == "skipped"
+
+    # The robbed run is refused, with the name of who has the batch, and nothing moves.
+    assert airflow.again("failing", first) == "success" or "failed"
+    assert airflow.output("failing") == sent
+
+
+def test_clearing_the_work_of_a_committed_run_replays_it(airflow: Deployment) -> None:
+    airflow.create_stream("replayed")
+    sent = airflow.put("replayed", 0, 40)
+    run_id, state = airflow.run("replayed")
+    assert state == "success"
+    batch_id = airflow.xcom("replayed", run_id, "freeze", "batch_id")
+    positions = {lease.shard_id: str(lease.checkpoint) for lease in airflow.leases("replayed")}
+    airflow.put("replayed", 40, 60)
+
+    # freeze is a setup task: clearing the work runs it again, and it opens the next attempt of the same batch.
+    assert airflow.again("replayed", run_id, ["work"], include_downstream=True) == "success"
+    assert airflow.xcom("replayed", run_id, "freeze", "replay") is True
+    assert airflow.batches("replayed") == {batch_id: 2}
+    assert airflow.xcom("replayed", run_id, "commit", "committed")["replayed"] is True
+    assert {lease.shard_id: str(lease.checkpoint) for lease in airflow.leases("replayed")} == positions
+    assert airflow.output("replayed") == sent
+    assert len(airflow.events("replayed")) == 1
+
+    # The whole run: the same again, and never new records.
+    assert airflow.again("replayed", run_id) == "success"
+    assert airflow.batches("replayed") == {batch_id: 3}
+    assert airflow.output("replayed") == sent
+    assert len(airflow.events("replayed")) == 1
+
+
+def test_clearing_commit_alone_decides_nothing_again(airflow: Deployment) -> None:
+    airflow.create_stream("events")
+    airflow.put("events", 0, 10)
+    run_id, _ = airflow.run("events")
+    assert len(airflow.events("events")) == 1
+    assert airflow.again("events", run_id, ["commit"]) == "success"
+    outcome = airflow.xcom("events", run_id, "commit", "committed")
+    assert (outcome["newly"], outcome["replayed"]) == (False, False)
+    assert len(airflow.events("events")) == 1
+
+
+def test_a_shard_that_cannot_be_read_fails_the_run_after_its_commit(airflow: Deployment) -> None:
+    airflow.create_stream("isolated", shards=4)
+    airflow.put("isolated", 0, 200)
+    sick = airflow.kinesis.list_shards(StreamName="isolated")["Shards"][0]["ShardId"]
+    airflow.streams.faults.add(
+        "GetRecords", FaultKind.ERROR, stream="isolated", shard=sick, times=1000, error="KMSAccessDeniedException"
+    )
+    try:
+        run_id, state = airflow.run("isolated")
+    finally:
+        airflow.streams.faults.clear()
+    states = airflow.states("isolated", run_id)
+    assert (state, states["commit"], states["report[0]"], states["after"]) == ("failed", "success", "failed", "success")
+    assert sick in airflow.log("isolated", run_id, "report", map_index=0)
+    assert len(airflow.events("isolated")) == 1
+
+    run_id, state = airflow.run("isolated")  # and the next run reads it
+    assert state == "success"
+    assert len(airflow.output("isolated")) == 200
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "conf", "named"),
+    [
+        ("no_stream", {}, "nowhere"),
+        ("no_connection", {}, "absent"),
+        ("no_staging", {}, "missing"),
+        ("shapes", {"batch.form": 1}, "batch.form"),
+        ("shapes", {"batch.records": 0}, "batch.records"),
+        ("shapes", {"batch.mode": "interval"}, "CronDataIntervalTimetable"),
+    ],
+)
+def test_bad_input_fails_the_claim_at_once_and_names_the_thing(
+    airflow: Deployment, dag_id: str, conf: dict[str, object], named: str
+) -> None:
+    run_id, state = airflow.run(dag_id, conf=conf)
+    assert state == "failed"
+    assert airflow.states(dag_id, run_id)["claim"] == "failed"
+    task = airflow.client.wait_for_task(dag_id, run_id, "batch.claim", ["failed"])
+    assert task["try_number"] == 1
+    assert named in airflow.log(dag_id, run_id, "claim")
+
+
+def test_no_secret_and_no_record_in_metadata_or_logs(airflow: Deployment) -> None:
+    airflow.create_stream("killed")
+    airflow.kinesis.put_records(
+        StreamName="killed", Records=[{"Data": b"s3cr3t-of-a-record", "PartitionKey": str(key)} for key in range(5)]
+    )
+    run_id, state = airflow.run("killed")
+    assert state == "success"
+    pushed = airflow.metadata_rows("SELECT value::text FROM xcom WHERE dag_id = 'killed'")
+    rendered = airflow.metadata_rows("SELECT rendered_fields::text FROM rendered_task_instance_fields")
+    serialized = airflow.metadata_rows("SELECT data::text FROM serialized_dag")
+    seen = "".join(str(row) for row in [*pushed, *rendered, *serialized])
+    logs = (airflow.folder / "home" / "logs" / "dag_id=killed").rglob("*.log")
+    seen += "".join(path.read_text("utf-8") for path in logs)
+    assert run_id in seen
+    assert "s3cr3t" not in seen
