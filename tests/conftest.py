@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import os
-
-import pytest
+import tempfile
 
 pytest_plugins = ["tests.support.fixtures"]
 
@@ -23,7 +22,6 @@ for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_S
     os.environ.pop(name, None)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keeps Airflow from reading or making `~/airflow`."""
-    os.environ["AIRFLOW_HOME"] = str(tmp_path_factory.mktemp("airflow-home"))
+# Airflow reads its home when it is imported, which test modules do: nothing reads or makes `~/airflow`.
+_home = tempfile.TemporaryDirectory(prefix="airflow-home-")
+os.environ["AIRFLOW_HOME"] = _home.name
