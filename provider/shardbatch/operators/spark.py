@@ -88,7 +88,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         self.attempt = batch.attempt if batch is not None else attempt
         self.heartbeat = heartbeat
         self._require(app_name=app_name or batch, stream=stream or batch)
-        self.consumer = (
+        self.batch_of = (
             batch.application
             if batch is not None
             else Application.of(app_name or "", stream, leases, staging, group_id=group_id)
@@ -121,7 +121,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         self._bind_reconnection(submission)
         spark.require_programs(self._get_hook())
         environment = self.get_template_env()
-        consumer = self.consumer.rendered(lambda text: self.render_template(text, context, environment))
+        consumer = self.batch_of.rendered(lambda text: self.render_template(text, context, environment))
         attempt = Attempt.of(consumer, context, submission.batch_id, submission.attempt)
         try:
             if not attempt.my_turn():

@@ -25,7 +25,7 @@ def test_every_module_and_class_that_it_names_is_there() -> None:
         for entry in info[part]:
             for module in entry["python-modules"]:
                 importlib.import_module(module)
-    for path in [*info["extra-links"], *info["cli"]]:
+    for path in [*info.get("extra-links", ()), *info["cli"]]:
         module, _, name = path.rpartition(".")
         assert hasattr(importlib.import_module(module), name)
 

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SparkSubmitBatchOperator at parse time, and the parts of a run that need no Spark."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.leases import SQLLeases
+from shardbatch.hooks.staging import Staging
+from shardbatch.hooks.streams import KinesisStream
+from shardbatch.operators.spark import SparkSubmitBatchOperator
+from shardbatch.task_group import StreamBatch
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, Any]:
+    """What stands for a group."""
+    return {
+        "manifest_uri": "file:///staging/manifest.json",
+        "manifest_digest": "sha256:00",
+        "batch_id": "b1",
+        "attempt": 2,
+        "app_name": "etl",
+        "stream": KinesisStream("orders", aws_conn_id=None),
+        "leases": SQLLeases("leases_db"),
+        "staging": Staging(str(tmp_path)),
+    }
+
+
+def operator(**arguments: Any) -> SparkSubmitBatchOperator:
+    return SparkSubmitBatchOperator(**{"task_id": "transform", "application": "job.py", **arguments})
+
+
+def context() -> Any:
+    run = SimpleNamespace(dag_id="dag", run_id="run1", run_type="manual", conf={})
+    return {"ti": SimpleNamespace(map_index=-1), "dag_run": run, "params": {}}
+
+
+def test_in_a_group_it_comes_after_freeze_and_before_commit(given: dict[str, Any]) -> None:
+    with (
+        DAG("dag", schedule=None),
+        StreamBatch("orders", **{name: given[name] for name in ("app_name", "stream", "leases", "staging")}) as batch,
+    ):
+        task = SparkSubmitBatchOperator(task_id="transform", application="job.py", batch=batch)
+    assert task.task_id == "orders.transform"
+    assert "orders.freeze" in task.upstream_task_ids
+    assert "orders.commit" in task.downstream_task_ids
+
+
+def test_every_field_of_the_stock_operator_stays_a_template(given: dict[str, Any]) -> None:
+    assert set(SparkSubmitOperator.template_fields) < set(operator(**given).template_fields)
+
+
+def test_without_a_group_every_missing_value_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="'transform'") as caught:
+        operator(batch_id="b1")
+    for name in ("app_name", "attempt", "manifest_digest", "manifest_uri", "stream"):
+        assert name in str(caught.value)
+
+
+def test_a_heartbeat_of_zero_is_refused_at_parse_time(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="heartbeat"):
+        operator(**given, heartbeat=timedelta(0))
+
+
+def test_an_empty_batch_is_skipped(given: dict[str, Any]) -> None:
+    task = operator(**given)
+    task.batch_id = None
+    with pytest.raises(AirflowSkipException):
+        task.execute(context())
+
+
+def test_a_missing_spark_connection_fails_the_task_at_once_and_without_a_retry(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_NONE", raising=False)
+    with pytest.raises(AirflowFailException, match="no Spark connection 'spark_none'"):
+        operator(**given, conn_id="spark_none").execute(context())
+
+
+def test_only_a_retry_of_the_same_attempt_finds_its_application_again(given: dict[str, Any]) -> None:
+    keys = []
+    for attempt in (2, 2, 3):
+        task = operator(**{**given, "attempt": attempt})
+        task._bind_reconnection(task._submission_of(context()))
+        keys.append((task.external_id_key, task._K8S_DRIVER_STATUS_KEY))
+    assert keys[0] == keys[1]
+    assert not set(keys[0]) & set(keys[2])
+
+
+def test_each_mapped_task_works_under_a_name_of_its_own(given: dict[str, Any]) -> None:
+    task = operator(**given)
+    mapped = cast("Any", {**context(), "ti": SimpleNamespace(map_index=3)})
+    assert task._submission_of(context()).work == "transform"
+    assert task._submission_of(mapped).work == "transform[3]"
+
+
+def test_killing_a_task_that_has_not_begun_does_nothing(given: dict[str, Any]) -> None:
+    operator(**given).on_kill()
