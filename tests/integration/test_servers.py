@@ -17,6 +17,7 @@ import psutil
 import pytest
 import sqlalchemy
 from botocore.exceptions import ClientError
+
 from tests.support import kinesis
 from tests.support.aws import AwsServer
 from tests.support.kinesis import KinesisServer
