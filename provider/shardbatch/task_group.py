@@ -36,7 +36,7 @@ RETRYING = {
     "max_retry_delay": timedelta(minutes=5),
 }
 #: Arguments of our tasks that hold the group together.
-FIXED = frozenset({"task_id", "trigger_rule", "task_group", "dag", "depends_on_past", "entry", "handed"})
+FIXED = frozenset({"task_id", "trigger_rule", "task_group", "dag", "depends_on_past", "entry", "handed", "claim_id"})
 
 
 class StreamBatch(TaskGroup):
@@ -161,7 +161,11 @@ class StreamBatch(TaskGroup):
         self._ours["claim"] = claim
         read = ReadOperator.partial(**step("read", trigger_rule=TriggerRule.ALL_SUCCESS)).expand(entry=claim.output)
         self._ours["read"] = read
-        freeze = FreezeOperator(handed=claim.output["batch_id"], **step("freeze", trigger_rule=TriggerRule.NONE_FAILED))
+        freeze = FreezeOperator(
+            handed=claim.output["batch_id"],
+            claim_id=claim.output["claim_id"],
+            **step("freeze", trigger_rule=TriggerRule.NONE_FAILED),
+        )
         self._ours["freeze"] = freeze.as_setup()
         read >> freeze
         asset = [] if "{{" in self.app_name + self.stream.address else [self._asset()]

@@ -19,6 +19,7 @@ from shardbatch.hooks.liveness import liveness
 from shardbatch.hooks.run import RunRequest, request_of
 from shardbatch.hooks.settings import default_leases, default_staging, deployment_id
 from shardbatch.hooks.staging import Staging
+from shardbatch.hooks.steps import Steps
 from shardbatch.hooks.streams import KinesisStream
 
 if TYPE_CHECKING:
@@ -109,15 +110,15 @@ class Application:
         return Owner(deployment_id(self.leases), run.dag_id, run.run_id, self.group_id, mode)
 
     @contextmanager
-    def open(self, context: Mapping[str, Any], say: logging.Logger | None = None) -> Iterator[tuple[Consumer, Owner]]:
-        """The consumer for a task of the run at hand, and its owner; connections are given back at the end.
+    def open(self, context: Mapping[str, Any], say: logging.Logger | None = None) -> Iterator[Steps]:
+        """The steps of the run at hand; connections are given back at the end.
 
         :raises ConfigurationError: if something that was named is missing.
         """
         owner = self.owner(context)
         consumer = self.consumer(owner, self.request(context), say or log)
         try:
-            yield consumer, owner
+            yield Steps(consumer, owner)
         finally:
             consumer.close()
 

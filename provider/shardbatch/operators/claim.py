@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
@@ -13,13 +14,17 @@ from shardbatch.operators.step import Step
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+#: Outcomes of a claim that leave nothing to do.
+IDLE = ("nothing", "held")
+
 
 class ClaimOperator(Step):
     """Claims shards, or finds the batch that this run has to finish first.
 
     Its output is a list of small entries ``{"group", "label"}``, one for each read task; which shards a group has
-    stands on their lease rows. It also pushes ``batch_id`` (a batch to finish instead of reading) and ``outcome``. When
-    there is nothing to do it skips the tasks of ``skips``.
+    stands on their lease rows. It also pushes ``batch_id`` (a batch to finish instead of reading), ``outcome``, and
+    ``claim_id``, which tells this claim from one that the run made before it was cleared. When there is nothing to do
+    it skips the tasks of ``skips``.
 
     :param skips: ids of the tasks to skip when there is nothing to do.
     """
@@ -30,14 +35,13 @@ class ClaimOperator(Step):
 
     def execute(self, context: Context) -> list[dict[str, str]]:
         """Claim; the read tasks to start."""
-        from shardbatch.consumer import Outcome, claim
-
-        with self.open(context) as (consumer, owner):
-            found = claim(consumer, owner)
+        with self.open(context) as steps:
+            found = steps.claim()
         ti = context["ti"]
         ti.xcom_push(key="batch_id", value=found.batch_id or "")  # an XCom that is None counts as missing
         ti.xcom_push(key="outcome", value=found.outcome.value)
-        if found.outcome not in (Outcome.NOTHING, Outcome.HELD):
+        ti.xcom_push(key="claim_id", value=uuid4().hex)
+        if found.outcome.value not in IDLE:
             return [{"group": group.group, "label": group.label} for group in found.groups]
         ti.xcom_push(key="return_value", value=[])
         if self.skips:

@@ -17,7 +17,7 @@ from shardbatch.operators.step import Step, final_errors
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shardbatch.consumer import Committed
+    from shardbatch.hooks.steps import Committed
 
 FAILED = frozenset({"failed", "upstream_failed"})
 #: Where a commit notes in its task's state store that an asset event is due.
@@ -61,17 +61,15 @@ class CommitOperator(Step):
 
     def execute(self, context: Context) -> list[dict[str, str]]:
         """Commit; the problems that are left."""
-        from shardbatch.consumer import commit
-
         ti = context["ti"]
         batch_id, attempt, records = (
             ti.xcom_pull(task_ids=self.freeze, key=key) for key in ("batch_id", "attempt", "record_count")
         )
-        with self.open(context) as (consumer, owner):
+        with self.open(context) as steps:
             by_hand = self._require_work(ti, batch_id, records or 0)
             event = _Event(context, batch_id)
             event.announce()
-            done = commit(consumer, owner, batch_id, attempt or 0, by_hand=by_hand)
+            done = steps.commit(batch_id, attempt or 0, by_hand=by_hand)
         ti.xcom_push(key="committed", value=asdict(done))
         self._publish(context, done, event)
         return self._problems(ti)

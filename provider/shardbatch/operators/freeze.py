@@ -13,10 +13,12 @@ from shardbatch.operators.step import Step
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shardbatch.consumer import Frozen
+    from shardbatch.hooks.steps import Frozen
 
 #: Shards that are named as waiting for ``accept-gap``; their number is given beside them.
 NAMED_SHARDS = 20
+#: Where a freeze notes its batch in its task's state store.
+FROZEN = "shardbatch_batch"
 
 
 class FreezeOperator(Step):
@@ -27,22 +29,28 @@ class FreezeOperator(Step):
     ``waiting``. An empty batch skips the tasks directly after it, so that no work starts without records.
 
     :param handed: the batch that claim found, templated; empty: none.
+    :param claim_id: claim's output of this name, templated: with it, a batch that went to another run since is an error
+        and not an empty batch.
     :param skips: ids of the tasks to skip when the batch has no records, default: those directly after this one.
     """
 
-    template_fields: Sequence[str] = (*Step.template_fields, "handed")
+    template_fields: Sequence[str] = (*Step.template_fields, "handed", "claim_id")
 
-    def __init__(self, *, handed: Any = None, skips: Sequence[str] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, handed: Any = None, claim_id: Any = None, skips: Sequence[str] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.handed = handed
+        self.claim_id = claim_id
         self.skips = skips
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Freeze; what was frozen."""
-        from shardbatch.consumer import freeze
-
-        with self.open(context) as (consumer, owner):
-            frozen = freeze(consumer, owner, self.handed or None)
+        memory = context.get("task_state_store")
+        with self.open(context) as steps:
+            frozen = steps.freeze(self.handed or None, self._known(memory))
+        if memory is not None and frozen.batch_id is not None:
+            memory.set(FROZEN, {"batch_id": frozen.batch_id, "claim_id": self.claim_id})
         outputs = outputs_of(frozen)
         for key, value in outputs.items():
             context["ti"].xcom_push(key=key, value=value)
@@ -50,6 +58,13 @@ class FreezeOperator(Step):
             self.log.info("The batch has no records: the work is skipped.")
             raise DownstreamTasksSkipped(tasks=sorted(self.downstream_task_ids if self.skips is None else self.skips))
         return {key: outputs[key] for key in ("batch_id", "attempt", "record_count")}
+
+    def _known(self, memory: Any) -> str | None:
+        """The batch that this task froze before, if claim has not run since: then it must still be this run's."""
+        note = memory.get(FROZEN) if memory is not None else None
+        if not isinstance(note, dict) or not self.claim_id or note["claim_id"] != self.claim_id:
+            return None
+        return str(note["batch_id"])
 
 
 def outputs_of(frozen: Frozen) -> dict[str, Any]:

@@ -37,13 +37,11 @@ class ReadOperator(Step):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Read; what was landed."""
-        from shardbatch.consumer import land
-
         self._stop = threading.Event()
         began = context["dag_run"].start_date
-        with self.open(context) as (consumer, owner):
-            tip_ms = round(began.timestamp() * 1000) if began is not None else consumer.now_ms()
-            landed = land(consumer, owner, self.entry["group"], tip_ms, stop=self._stop)
+        tip_ms = None if began is None else round(began.timestamp() * 1000)
+        with self.open(context) as steps:
+            landed = steps.land(self.entry["group"], tip_ms, self._stop)
         return {
             "records": landed.records,
             "bytes": landed.bytes,

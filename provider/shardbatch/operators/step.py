@@ -21,8 +21,7 @@ from shardbatch.hooks.streams import KinesisStream
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shardbatch.consumer import Consumer
-    from shardbatch.core.owner import Owner
+    from shardbatch.hooks.steps import Steps
 
 
 @contextmanager
@@ -95,8 +94,8 @@ class Step(BaseOperator):
         )
 
     @contextmanager
-    def open(self, context: Context) -> Iterator[tuple[Consumer, Owner]]:
-        """The consumer and the owner of the run at hand; errors that a retry cannot mend end the task for good."""
+    def open(self, context: Context) -> Iterator[Steps]:
+        """The steps of the run at hand; errors that a retry cannot mend end the task for good."""
         with final_errors():
             environment = self.get_template_env()
             application = self.application().rendered(lambda text: self.render_template(text, context, environment))

@@ -78,9 +78,11 @@ def test_failed_work_moves_nothing_and_the_next_run_finishes_the_same_batch(airf
     assert airflow.again("failing", second, ["read"]) == "success"  # the task with zero length, once more
     assert airflow.states("failing", second)["read"] == "skipped"
 
-    # The robbed run is refused, with the name of who has the batch, and nothing moves.
-    assert airflow.again("failing", first) == "success" or "failed"
-    assert airflow.output("failing") == sent
+    # Clearing the work of the first run is refused, with the name of who has its batch; nothing moves.
+    assert airflow.again("failing", first, ["work"], include_downstream=True) == "failed"
+    assert airflow.states("failing", first)["freeze"] == "failed"
+    assert second in airflow.log("failing", first, "freeze", attempt=2)
+    assert airflow.batches("failing") == {batch_id: 2}
 
 
 def test_clearing_the_work_of_a_committed_run_replays_it(airflow: Deployment) -> None:

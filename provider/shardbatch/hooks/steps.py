@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of the run at hand: each is one use-case, for this run's consumer and owner."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shardbatch.consumer import Claim, Committed, Consumer, Frozen, Landed
+    from shardbatch.core.owner import Owner
+
+    __all__ = ["Claim", "Committed", "Frozen", "Landed", "Steps"]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a task may do for the run that it belongs to."""
+
+    consumer: Consumer
+    owner: Owner
+
+    def claim(self) -> Claim:
+        """Find this run's work."""
+        from shardbatch.consumer import claim
+
+        return claim(self.consumer, self.owner)
+
+    def land(self, group: str, tip_ms: int | None, stop: threading.Event) -> Landed:
+        """Read a group's shards; ``tip_ms`` is where the stream ends for this run, default now."""
+        from shardbatch.consumer import land
+
+        return land(self.consumer, self.owner, group, self.consumer.now_ms() if tip_ms is None else tip_ms, stop=stop)
+
+    def freeze(self, handed: str | None, known: str | None) -> Frozen:
+        """Freeze what was landed, or open the next attempt of this run's batch.
+
+        :param handed: the batch that claim found.
+        :param known: a batch that this run froze in an earlier pass over the same claim.
+        :raises LeaseLost: also if that batch went to another run meanwhile, and there is nothing else.
+        """
+        from shardbatch.consumer import freeze
+        from shardbatch.consumer.attempt import expect_batch, lost
+
+        frozen = freeze(self.consumer, self.owner, handed)
+        if frozen.batch_id is None and known is not None:
+            raise lost(expect_batch(self.consumer, known))
+        return frozen
+
+    def commit(self, batch_id: str | None, attempt: int, *, by_hand: bool) -> Committed:
+        """Decide the batch of this run and move its checkpoints."""
+        from shardbatch.consumer import commit
+
+        return commit(self.consumer, self.owner, batch_id, attempt, by_hand=by_hand)
