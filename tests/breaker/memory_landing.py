@@ -42,7 +42,7 @@ class MemoryLanding:
         self.markers: dict[tuple[str, int], tuple[Start, ...]] = {}
         self._number = itertools.count()
 
-    def check(self) -> None:
+    def check(self, namespace: Namespace) -> None:
         """Always there."""
 
     def slice(self, namespace: Namespace, shard_id: str, after: Position) -> MemoryWriter:

@@ -59,7 +59,7 @@ def result(backend: Backend, start: Start, batch_id: str = "b-1") -> None:
 
 
 def test_a_writable_place_passes_and_keeps_nothing_of_the_probe(backend: Backend, area: StagingArea) -> None:
-    area.check()
+    area.check(NAMESPACE)
 
     assert backend.names(area.uri) == []
 
@@ -68,7 +68,7 @@ def test_a_missing_place_is_named_with_a_remedy(backend: Backend) -> None:
     place = backend.missing.uri.rpartition("/")[2]
 
     with pytest.raises(StagingError, match=place) as failure:
-        backend.missing.check()
+        backend.missing.check(NAMESPACE)
 
     assert failure.value.remedy
 

@@ -54,7 +54,7 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     """
     me = str(owner)
     consumer.store.prepare()
-    consumer.landing.check()
+    consumer.landing.check(consumer.namespace)
     application = enrol(consumer)
     verdicts = Verdicts(consumer, me)
     rows = consumer.leases()

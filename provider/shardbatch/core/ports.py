@@ -140,8 +140,8 @@ class Landing(Protocol):
 
     uri: str
 
-    def check(self) -> None:
-        """See that the folder is there and can be written."""
+    def check(self, namespace: Namespace) -> None:
+        """See that the folder is there and can be written below the namespace, the fence of permissions."""
 
     def slice(self, namespace: Namespace, shard_id: str, after: Position) -> SliceWriter:
         """A writer of a new slice in a folder of its own."""

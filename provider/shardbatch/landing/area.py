@@ -70,10 +70,10 @@ class StagingArea:
         self._compression = compression
         self._sizes = sizes
 
-    def check(self) -> None:
-        """See that the folder is there and can be written: a probe is written, read and removed."""
+    def check(self, namespace: Namespace) -> None:
+        """See that the folder is there and can be written below the namespace: a probe is written, read and removed."""
         self._require_root()
-        probe = joined(self.root, ".probe-" + secrets.token_hex(6))
+        probe = joined(self.root, layout.namespace_folder(namespace), ".probe-" + secrets.token_hex(6))
         self._files.write(probe, b"shardbatch\n")
         if self._files.read(probe) != b"shardbatch\n":
             raise StagingError(f"What was written to {self.uri} reads back as something else.")

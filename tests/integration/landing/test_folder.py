@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -73,14 +74,14 @@ def test_a_mount_that_went_away_is_not_replaced_by_a_folder(tmp_path: Path) -> N
     place = tmp_path / "mnt"
     place.mkdir()
     area = StagingArea(place.as_uri())
-    area.check()
-    place.rmdir()
+    area.check(NAMESPACE)
+    shutil.rmtree(place)
 
     for act in (
         lambda: area.slice(NAMESPACE, "shard-0", TRIM_HORIZON),
         lambda: area.write_manifest(NAMESPACE, "b-1", b"{}"),
         lambda: area.note_attempt(NAMESPACE, "b-1", 1),
-        area.check,
+        lambda: area.check(NAMESPACE),
     ):
         with pytest.raises(StagingError, match="mount"):
             act()
@@ -90,7 +91,7 @@ def test_a_mount_that_went_away_is_not_replaced_by_a_folder(tmp_path: Path) -> N
 def test_a_folder_without_permission_is_named_with_the_remedy(closed_folder: Path) -> None:
     area = StagingArea(str(closed_folder))
 
-    for act in (area.check, lambda: area.write_manifest(NAMESPACE, "b-1", b"{}")):
+    for act in (lambda: area.check(NAMESPACE), lambda: area.write_manifest(NAMESPACE, "b-1", b"{}")):
         with pytest.raises(StagingError, match=str(closed_folder)) as failure:
             act()
         assert "permission" in str(failure.value)
