@@ -164,7 +164,7 @@ def application_reference(hook: SparkSubmitHook) -> str | None:
 
 def cluster_mode(hook: SparkSubmitHook) -> bool:
     """Whether the application can outlive its spark-submit."""
-    return hook._connection["deploy_mode"] == "cluster"
+    return bool(hook._connection["deploy_mode"] == "cluster")
 
 
 def process_over(hook: SparkSubmitHook) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowSkipException
@@ -91,7 +91,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         self.batch_of = (
             batch.application
             if batch is not None
-            else Application.of(app_name or "", stream, leases, staging, group_id=group_id)
+            else Application.of(app_name or "", cast("KinesisStream", stream), leases, staging, group_id=group_id)
         )
         self._submission: Submission | None = None
         self._open: Attempt | None = None
@@ -176,7 +176,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         work = self.task_id if index is None or index < 0 else f"{self.task_id}[{index}]"
         return Submission(
             batch_id=str(self.batch_id),
-            attempt=int(self.attempt),
+            attempt=int(cast("int", self.attempt)),
             manifest_uri=str(self.manifest_uri),
             manifest_digest=str(self.manifest_digest),
             work=work,
@@ -185,8 +185,8 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
     def _bind_reconnection(self, submission: Submission) -> None:
         """The stock operator finds an application again by a key of the task: here it is one of the attempt, too."""
         suffix = f"{submission.batch_id}.{submission.attempt}"
-        self.external_id_key = f"{type(self).external_id_key}.{suffix}"
-        self._K8S_DRIVER_STATUS_KEY = f"{type(self)._K8S_DRIVER_STATUS_KEY}.{suffix}"
+        self.external_id_key = f"{SparkSubmitOperator.external_id_key}.{suffix}"
+        self._K8S_DRIVER_STATUS_KEY = f"{SparkSubmitOperator._K8S_DRIVER_STATUS_KEY}.{suffix}"
 
     def _end_earlier(self, attempt: Attempt) -> None:
         """End an older attempt's application, and an earlier try's unless this try goes on with it."""
