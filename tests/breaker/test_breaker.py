@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -16,6 +16,8 @@ from tests.breaker.world import TASKS, Run, World
 
 EXAMPLES = int(os.environ.get("BREAKER_EXAMPLES", "60"))
 STEPS = int(os.environ.get("BREAKER_STEPS", "120"))
+#: Making a failing schedule small takes minutes; mutants and long hunts do without.
+PHASES = tuple(Phase) if os.environ.get("BREAKER_SHRINK", "1") == "1" else (Phase.explicit, Phase.generate)
 MOST_RUNS = 5
 
 
@@ -125,6 +127,7 @@ Breaker.TestCase.settings = settings(
     max_examples=EXAMPLES,
     stateful_step_count=STEPS,
     deadline=None,
+    phases=PHASES,
     suppress_health_check=list(HealthCheck),
     print_blob=True,
 )
