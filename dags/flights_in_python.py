@@ -13,7 +13,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG, DeltaDataIntervalTimetable, task
 
-from shardbatch import KinesisStream, Policies, SQLLeases, Staging, StreamBatch, open_batch
+from shardbatch import KinesisStream, Policies, SQLLeases, Staging, StreamBatch
 
 FOLDER = os.environ.get("FLIGHTS_FOLDER", "/tmp/flights")
 EVERY = timedelta(seconds=int(os.environ.get("FLIGHTS_EVERY_SECONDS", "900")))
@@ -24,6 +24,8 @@ def by_airport(manifest_uri: str, digest: str, folder: str) -> None:
     """Sums of one batch per airport that a flight left from, as a JSON file."""
     import json
     from collections import defaultdict
+
+    from shardbatch import open_batch
 
     batch = open_batch(manifest_uri, digest=digest)
     sums: dict[str, dict[str, int]] = defaultdict(lambda: {"flights": 0, "departures": 0, "delay_minutes": 0})

@@ -22,7 +22,6 @@ from shardbatch import (
     Staging,
     StreamBatch,
     batch_params,
-    open_batch,
 )
 
 BUCKET = os.environ.get("FLIGHTS_BUCKET", "flights")
@@ -37,6 +36,7 @@ def by_month(manifest_uri: str, digest: str, bucket: str) -> None:
 
     from airflow.providers.amazon.aws.hooks.s3 import S3Hook
 
+    from shardbatch import open_batch
     from shardbatch.hooks.staging import s3_file_system
 
     batch = open_batch(manifest_uri, s3_file_system("aws_default", None), digest=digest)

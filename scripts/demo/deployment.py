@@ -20,7 +20,7 @@ def environment(folder: DemoFolder, endpoint_url: str) -> dict[str, str]:
         "aws_default": {
             "conn_type": "aws",
             "login": "demo",
-            "password": "demo",
+            "password": "not-a-secret",
             "extra": {"region_name": REGION, "endpoint_url": endpoint_url},
         },
         "leases_db": {"conn_type": "sqlite", "host": str(folder.leases)},

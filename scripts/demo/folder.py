@@ -13,7 +13,6 @@ from scripts.environment import ROOT
 
 HOME = ROOT / ".shardbatch"
 
-#: Whole folder of the DAG, so that its folders can be told from Airflow's.
 SPARK_DEFAULTS = """\
 # What makes a small Spark on one machine start fast.
 spark.driver.extraJavaOptions        -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
@@ -24,7 +23,6 @@ spark.log.level                      WARN
 spark.sql.shuffle.partitions         2
 spark.sql.adaptive.enabled           false
 spark.sql.warehouse.dir              {folder}/spark-warehouse
-spark.local.dir                      {folder}/spark-local
 spark.ui.enabled                     false
 spark.ui.showConsoleProgress         false
 """

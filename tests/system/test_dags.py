@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every example DAG runs in a real Airflow and leaves the sums of the source data; and each is cheap to parse."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from scripts.airflow_client import wait_until
+from scripts.airflow_instance import AirflowInstance
+from scripts.demo.flights import Expected, read_flights
+from scripts.environment import process_environment
+from shardbatch.local import StreamServer
+from tests.support.aws import ACCOUNT, REGION, SECRET, AwsServer
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / "dags").glob("*.py"))
+FLIGHTS = 600
+BUCKET = "flights-of-the-examples"
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The Airflow in which all examples run, one after the other, on the same stream."""
+
+    airflow: AirflowInstance
+    folder: Path
+    aws: AwsServer
+    expected: Expected
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory, ministack: AwsServer) -> Iterator[Examples]:
+    folder = tmp_path_factory.mktemp("examples")
+    (folder / "flights" / "staging").mkdir(parents=True)
+    ministack.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+    with StreamServer() as streams:
+        expected = Expected()
+        fill(AwsServer("streams", streams.endpoint_url), expected)
+        instance = AirflowInstance(
+            folder / "airflow", ROOT / "dags", env=environment(folder, streams, ministack), base=process_environment()
+        )
+        with instance:
+            yield Examples(instance, folder / "flights", ministack, expected)
+
+
+def fill(server: AwsServer, expected: Expected) -> None:
+    client = server.client("kinesis")
+    client.create_stream(StreamName="flights", ShardCount=2)
+    records = [{"PartitionKey": record.key, "Data": record.data} for record in read_flights(FLIGHTS, expected)]
+    for at in range(0, FLIGHTS, 500):
+        answer = client.put_records(StreamName="flights", Records=records[at : at + 500])
+        assert answer["FailedRecordCount"] == 0
+
+
+def environment(folder: Path, streams: StreamServer, aws: AwsServer) -> dict[str, str]:
+    """Connections as a user makes them; one AWS connection leads to two servers."""
+    services = {
+        "kinesis": {"endpoint_url": streams.endpoint_url},
+        "dynamodb": {"endpoint_url": aws.url},
+        "s3": {"endpoint_url": aws.url},
+    }
+    extra = {"region_name": REGION, "service_config": services}
+    return {
+        "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(
+            {"conn_type": "aws", "login": ACCOUNT, "password": SECRET, "extra": extra}
+        ),
+        "AIRFLOW_CONN_LEASES_DB": json.dumps({"conn_type": "sqlite", "host": str(folder / "leases.db")}),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        "AIRFLOW__SHARDBATCH__DEPLOYMENT_ID": "examples",
+        "FLIGHTS_FOLDER": str(folder / "flights"),
+        "FLIGHTS_BUCKET": BUCKET,
+        "FLIGHTS_EVERY_SECONDS": "86400",
+    }
+
+
+# ---------------------------------------------------------------------- what each leaves
+
+
+def committed(out: Path) -> Counter[str]:
+    """Flights per carrier in the starts that the markers of an output root record."""
+    counts: Counter[str] = Counter()
+    for marker in (out / "_shardbatch").glob("*.json"):
+        for start in json.loads(marker.read_text("utf-8"))["folders"]:
+            for file in (out / start).glob("*.parquet"):
+                for row in pq.read_table(file).to_pylist():
+                    counts[row["carrier"]] += row["flights"]
+    return counts
+
+
+def by_day(name: str) -> Callable[[Examples], None]:
+    def check(examples: Examples) -> None:
+        wanted = {carrier: day.flights for carrier, day in examples.expected.by_carrier().items()}
+        assert committed(examples.folder / name) == wanted
+
+    return check
+
+
+def by_airport(examples: Examples) -> None:
+    (file,) = (examples.folder / "by_airport").iterdir()
+    sums = json.loads(file.read_text("utf-8"))
+    assert sorted(sums) == ["EWR", "JFK", "LGA"]
+    days = examples.expected.days.values()
+    for name in ("flights", "departures", "delay_minutes"):
+        assert sum(airport[name] for airport in sums.values()) == sum(getattr(day, name) for day in days)
+
+
+def by_month(examples: Examples) -> None:
+    s3 = examples.aws.client("s3")
+    (entry,) = s3.list_objects_v2(Bucket=BUCKET, Prefix="by_month/")["Contents"]
+    counts = json.loads(s3.get_object(Bucket=BUCKET, Key=entry["Key"])["Body"].read())
+    wanted: Counter[str] = Counter()
+    for (carrier, date), day in examples.expected.days.items():
+        wanted[f"{carrier} {date[:7]}"] += day.flights
+    assert counts == wanted
+
+
+CHECKS: dict[str, Callable[[Examples], None]] = {
+    "flights": by_day("output"),
+    "flights_by_hand": by_day("by_hand"),
+    "flights_in_python": by_airport,
+    "flights_on_aws": by_month,
+}
+
+
+# ---------------------------------------------------------------------- tests
+
+
+@pytest.mark.slow
+@pytest.mark.airflow
+@pytest.mark.spark
+@pytest.mark.parametrize("dag_id", [path.stem for path in FILES])
+def test_example_runs_and_leaves_the_sums_of_the_source(examples: Examples, dag_id: str) -> None:
+    client = examples.airflow.client
+    client.wait_for_dag(dag_id, timeout=180)  # unpaused, it is due at once
+    (run, *_) = wait_until(lambda: client.runs(dag_id), 60, lambda: f"the scheduler made no run of {dag_id}")
+    state = client.wait_for_run(dag_id, run["dag_run_id"], timeout=400)
+    states = client.task_states(dag_id, run["dag_run_id"])
+    assert state == "success", states
+    assert run["run_type"] == "scheduled"
+    assert {state for task, state in states.items() if not task.endswith(".report")} == {"success"}
+    CHECKS[dag_id](examples)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_parsing_an_example_loads_no_vendor_library(path: Path) -> None:
+    program = f"""
+import runpy, sys
+runpy.run_path({str(path)!r})
+loaded = sorted({{"boto3", "botocore", "pyarrow", "pyspark", "aiobotocore"}} & set(sys.modules))
+sys.exit(f"loaded: {{loaded}}" if loaded else 0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_readme_shows_the_dag_and_the_job_that_run() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for path in (ROOT / "dags" / "flights.py", ROOT / "dags" / "jobs" / "flights.py"):
+        code = path.read_text("utf-8").partition('"""\n\n')[2].removeprefix("from __future__ import annotations\n\n")
+        assert f"```python\n{code}```" in readme, f"README.md does not show {path.name} as it is"
