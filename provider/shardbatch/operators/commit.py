@@ -70,8 +70,9 @@ class CommitOperator(Step):
             event = _Event(context, batch_id)
             event.announce()
             done = steps.commit(batch_id, attempt or 0, by_hand=by_hand)
+            mode = steps.owner.mode
         ti.xcom_push(key="committed", value=asdict(done))
-        self._publish(context, done, event)
+        self._publish(context, {**extra_of(done), "mode": mode}, event, newly=done.newly)
         return self._problems(ti)
 
     def _require_work(self, ti: Any, batch_id: str | None, records: int) -> bool:
@@ -99,20 +100,21 @@ class CommitOperator(Step):
         own_sink = self.policies is not None and self.policies.sink is Sink.OWN
         return own_sink and records > 0 and _marked_by_hand(ti, self.work)
 
-    def _publish(self, context: Context, done: Committed, event: _Event) -> None:
+    def _publish(self, context: Context, extra: dict[str, Any], event: _Event, *, newly: bool) -> None:
         """Make the asset event of a newly committed batch with records, and none otherwise."""
         assets = [outlet for outlet in self.outlets if isinstance(outlet, Asset)]
-        if not (done.records and (done.newly or event.may_be_missing)):
+        if not (extra["records"] and (newly or event.may_be_missing)):
             self.outlets = []  # Airflow makes an event of every outlet that stands here at the end
         else:
             for asset in assets:
-                context["outlet_events"][asset].extra = extra_of(done)
-                self._mirror(context, asset, done)
+                context["outlet_events"][asset].extra = extra
+                if extra["mode"] == "incremental":
+                    self._mirror(context, asset, extra)
         event.done()
 
-    def _mirror(self, context: Context, asset: Asset, done: Committed) -> None:
+    def _mirror(self, context: Context, asset: Asset, extra: dict[str, Any]) -> None:
         try:
-            context["asset_state_store"][asset].set("watermark", extra_of(done))
+            context["asset_state_store"][asset].set("watermark", extra)
         except Exception as error:  # noqa: BLE001 - a copy for people to look at; the checkpoints stand in the lease store
             self.log.warning("The watermark was not copied to the asset's state store: %s", error)
 

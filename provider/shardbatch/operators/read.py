@@ -57,4 +57,5 @@ class ReadOperator(Step):
     def on_kill(self) -> None:
         """End the read at the next page; nothing that was not stored on a lease row counts."""
         if self._stop is not None:
+            self.log.info("The read is told to stop.")
             self._stop.set()

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from shardbatch.local import FaultKind
 from tests.support.airflow_instance import Deployment
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.timeout(900)]
 
@@ -115,9 +118,10 @@ def test_clearing_commit_alone_decides_nothing_again(airflow: Deployment) -> Non
     airflow.put("events", 0, 10)
     run_id, _ = airflow.run("events")
     assert len(airflow.events("events")) == 1
+    rows = airflow.leases("events")
     assert airflow.again("events", run_id, ["commit"]) == "success"
-    outcome = airflow.xcom("events", run_id, "commit", "committed")
-    assert (outcome["newly"], outcome["replayed"]) == (False, False)
+    assert airflow.xcom("events", run_id, "commit", "committed")["newly"] is False
+    assert airflow.leases("events") == rows
     assert len(airflow.events("events")) == 1
 
 
@@ -142,14 +146,46 @@ def test_a_shard_that_cannot_be_read_fails_the_run_after_its_commit(airflow: Dep
     assert len(airflow.output("isolated")) == 200
 
 
+def test_an_interval_is_read_beside_the_live_application(airflow: Deployment) -> None:
+    airflow.create_stream("interval")
+    sent = airflow.put("interval", 0, 60)
+    end = datetime.now(UTC) + timedelta(seconds=1)
+    conf = {"batch.from": (end - timedelta(hours=1)).isoformat(), "batch.to": end.isoformat()}
+    run_id, state = airflow.run("interval", conf=conf)
+    assert (state, airflow.output("interval")) == ("success", sent)
+    assert airflow.leases("interval") == []
+    assert [event["extra"]["mode"] for event in airflow.events("interval")] == ["interval"]
+
+    # The live application reads the same records from its own checkpoints.
+    _, state = airflow.run("interval")
+    assert (state, airflow.output("interval")) == ("success", sorted(sent + sent))
+
+
+def test_a_read_that_is_ended_by_hand_stops_and_the_next_run_goes_on(airflow: Deployment) -> None:
+    airflow.create_stream("stopped")
+    sent = airflow.put("stopped", 0, 20)
+    throttled = "ProvisionedThroughputExceededException"
+    fault = airflow.streams.faults.add("GetRecords", FaultKind.ERROR, stream="stopped", times=100_000, error=throttled)
+    try:
+        run_id = airflow.start("stopped")
+        airflow.client.wait_for_task("stopped", run_id, "batch.read[0]", ["running"])
+        wait_until(lambda: fault not in airflow.streams.faults.waiting(), 60, "a read to be refused")
+        airflow.client.mark_run("stopped", run_id, "failed")
+        wait_until(
+            lambda: "told to stop" in airflow.log("stopped", run_id, "read", map_index=0), 60, "the read to stop"
+        )
+    finally:
+        airflow.streams.faults.clear()
+    _, state = airflow.run("stopped")
+    assert (state, airflow.output("stopped")) == ("success", sent)
+
+
 @pytest.mark.parametrize(
     ("dag_id", "conf", "named"),
     [
         ("no_stream", {}, "nowhere"),
         ("no_connection", {}, "absent"),
-        ("no_staging", {}, "missing"),
         ("shapes", {"batch.form": 1}, "batch.form"),
-        ("shapes", {"batch.records": 0}, "batch.records"),
         ("shapes", {"batch.mode": "interval"}, "CronDataIntervalTimetable"),
     ],
 )
@@ -162,6 +198,14 @@ def test_bad_input_fails_the_claim_at_once_and_names_the_thing(
     task = airflow.client.wait_for_task(dag_id, run_id, "batch.claim", ["failed"])
     assert task["try_number"] == 1
     assert named in airflow.log(dag_id, run_id, "claim")
+
+
+def test_a_missing_staging_folder_is_named_and_never_made(airflow: Deployment) -> None:
+    run_id, state = airflow.run("no_staging")
+    assert (state, airflow.states("no_staging", run_id)["claim"]) == ("failed", "failed")
+    log = airflow.log("no_staging", run_id, "claim")
+    assert f"The staging folder file://{airflow.folder}/missing does not exist. Create it" in log
+    assert not (airflow.folder / "missing").exists()
 
 
 def test_no_secret_and_no_record_in_metadata_or_logs(airflow: Deployment) -> None:

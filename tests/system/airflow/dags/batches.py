@@ -61,7 +61,7 @@ def make(name: str, *, stream: KinesisStream | None = None, staging: str = "stag
     return dag
 
 
-for each in ("whole", "failing", "replayed", "events", "isolated", "killed", "shapes", "interval"):
+for each in ("whole", "failing", "replayed", "events", "isolated", "killed", "stopped", "shapes", "interval"):
     globals()[each] = make(each)
 # The label of a read task with thousands of shards, and what is pushed.
 many = make("many", claim=ClaimOptions(read_tasks=16), limits=ReadLimits(concurrency=32))

@@ -32,7 +32,7 @@ with DAG("ask", schedule=None):
 with DAG("owner", schedule=None, max_active_runs=16):
 
     @task(retries=0)
-    def until_told(name: str, run_id: str = "") -> None:
+    def until_told(name: str, run_id: str | None = None) -> None:
         deadline = time.monotonic() + 240
         while not (FOLDER / f"end-{name}-{run_id}").exists() and time.monotonic() < deadline:
             time.sleep(0.2)
