@@ -151,7 +151,7 @@ def test_an_interval_is_read_beside_the_live_application(airflow: Deployment) ->
     sent = airflow.put("interval", 0, 60)
     end = datetime.now(UTC) + timedelta(seconds=1)
     conf = {"batch.from": (end - timedelta(hours=1)).isoformat(), "batch.to": end.isoformat()}
-    run_id, state = airflow.run("interval", conf=conf)
+    _, state = airflow.run("interval", conf=conf)
     assert (state, airflow.output("interval")) == ("success", sent)
     assert airflow.leases("interval") == []
     assert [event["extra"]["mode"] for event in airflow.events("interval")] == ["interval"]
