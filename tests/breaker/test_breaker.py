@@ -120,7 +120,11 @@ class Breaker(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "world"):
-            self.world.drain()
+            try:
+                self.world.drain()
+            finally:
+                for process in self.world.processes:
+                    process.kill()
 
 
 Breaker.TestCase.settings = settings(
