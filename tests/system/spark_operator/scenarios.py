@@ -157,7 +157,7 @@ class Scene:
 
 def runs_the_job(process: psutil.Process) -> bool:
     try:
-        return str(JOB) in process.cmdline()
+        return "python" in process.name() and str(JOB) in process.cmdline()
     except psutil.Error:
         return False
 
