@@ -69,8 +69,10 @@ class AirflowClient:
         return json.loads(content) if content else None
 
     def healthy(self) -> bool:
-        """Whether the API answers and the scheduler has shown life."""
+        """Whether the APIs answer and the scheduler has shown life."""
         try:
+            # The tasks' own API is built at its first call, which takes seconds: not the first task shall wait for it.
+            self._send("GET", f"{self.address}/execution/health", None, "")
             health = self.call("GET", "monitor/health")
         except (OSError, ApiError):
             return False

@@ -10,8 +10,8 @@ from scripts.demo.folder import DemoFolder
 from scripts.demo.stream import REGION
 from scripts.environment import process_environment
 
-#: Seconds between two runs; the next one begins when the last is over.
-EVERY_SECONDS = 5
+#: Seconds between two runs. One that takes longer is followed by the next at once.
+EVERY_SECONDS = 15
 
 
 def environment(folder: DemoFolder, endpoint_url: str) -> dict[str, str]:

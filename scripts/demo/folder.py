@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import shutil
 import tempfile
@@ -57,13 +58,8 @@ class DemoFolder:
     def _sweep(self) -> None:
         for old in self._home.glob("demo-*"):
             lock = old / "lock"
-            if not lock.exists():
-                continue  # just being made
-            with lock.open("r+") as handle:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    continue
+            with contextlib.suppress(FileNotFoundError, PermissionError, BlockingIOError), lock.open("r+") as handle:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(old, ignore_errors=True)
 
     @property

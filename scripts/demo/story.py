@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from scripts.airflow_client import FINISHED
 from scripts.airflow_instance import AirflowInstance
 from scripts.demo import deployment
 from scripts.demo.console import Console, DemoError
@@ -136,10 +137,18 @@ class _Story:
             )
 
     def _pause(self) -> None:
+        """Pause the DAG between two runs: Airflow starts no task of a paused DAG, also none of a run that is active."""
         client = self.airflow.client
-        client.call("PATCH", f"dags/{DAG_ID}", {"is_paused": True})
-        self._watch_until(lambda: all(run["state"] in ("success", "failed") for run in client.runs(DAG_ID)))
-        self._require_progress()
+        while True:
+            self._watch_until(self._no_run_is_active)
+            client.call("PATCH", f"dags/{DAG_ID}", {"is_paused": True})
+            if self._no_run_is_active():
+                self.watcher.look()
+                return self._require_progress()
+            client.call("PATCH", f"dags/{DAG_ID}", {"is_paused": False})
+
+    def _no_run_is_active(self) -> bool:
+        return all(run["state"] in FINISHED for run in self.airflow.client.runs(DAG_ID))
 
     def _stay(self) -> None:
         self.console.show()
@@ -148,6 +157,7 @@ class _Story:
         self.console.show(f"    {TRICKLE:,} flights go into the stream every minute. Trigger a run and watch it,")
         self.console.show("    or switch the DAG on: it is paused now, and runs by itself then.")
         self.console.show()
+        again = list(read_flights(TRICKLE, Expected()))
         while True:
-            self.stream.fill(read_flights(TRICKLE, Expected()), TRICKLE)
+            self.stream.fill(iter(again), TRICKLE)
             self.stream.stop.wait(60)

@@ -18,6 +18,7 @@ from botocore.config import Config
 
 from scripts.demo.console import Console, DemoError
 from scripts.demo.flights import Record
+from scripts.environment import ROOT
 
 REGION = "us-east-1"
 WRITERS = 3
@@ -48,6 +49,7 @@ class DemoStream:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "scripts.demo.stream_server"],
+                cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
