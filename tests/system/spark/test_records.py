@@ -58,6 +58,24 @@ def test_spark_reads_every_landed_record_with_its_place(spark: SparkSession, are
     assert row.attributes is None
 
 
+def test_many_files_are_listed_by_few_tasks_and_the_session_keeps_its_settings(
+    spark: SparkSession, area: StagingArea
+) -> None:
+    name = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+    frozen = freeze(area, {f"s-{n}": 2 for n in range(200)}, generations={f"s-{n}": n % 2 for n in range(200)})
+    before, tracker = spark.conf.get(name), spark.sparkContext.statusTracker()
+    spark.sparkContext.setJobGroup("listing", "listing")
+    try:
+        frame = open_batch(spark, frozen.uri, 1).records()
+        stages = [s for job in tracker.getJobIdsForGroup("listing") for s in tracker.getJobInfo(job).stageIds]
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+
+    assert [tracker.getStageInfo(stage).numTasks for stage in stages] == [64, 64]
+    assert spark.conf.get(name) == before
+    assert frame.count() == 400
+
+
 def test_attributes_of_a_source_reach_spark(spark: SparkSession, area: StagingArea) -> None:
     frozen = freeze(area, {"shard-0": 1})
     writer = area.slice(frozen.manifest.namespace, "shard-x", frozen.manifest.slices[0].slice.after)
