@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 INTEGRATION = "Shardbatch"
@@ -11,7 +10,7 @@ INTEGRATION = "Shardbatch"
 
 def get_provider_info() -> dict[str, Any]:
     """The provider's description in the form of Airflow's provider schema."""
-    info: dict[str, Any] = {
+    return {
         "package-name": "airflow-provider-shardbatch",
         "name": INTEGRATION,
         "description": "Consume sharded streams in batches: claim, read, freeze, transform, commit.",
@@ -24,13 +23,9 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "operators": [{"integration-name": INTEGRATION, "python-modules": _modules("operators", OPERATORS)}],
         "hooks": [{"integration-name": INTEGRATION, "python-modules": _modules("hooks", HOOKS)}],
+        "cli": ["shardbatch.cli.get_cli_commands"],
         "config": {"shardbatch": {"description": "Defaults of this deployment.", "options": OPTIONS}},
     }
-    if find_spec("shardbatch.links") is not None:
-        info["extra-links"] = ["shardbatch.links.BatchLink"]
-    if find_spec("shardbatch.cli") is not None:
-        info["cli"] = ["shardbatch.cli.get_cli_commands"]
-    return info
 
 
 OPERATORS = ("claim", "read", "freeze", "spark", "commit")
