@@ -68,7 +68,7 @@ def test_texts_are_templates() -> None:
 
 
 def test_a_missing_connection_is_named_with_the_remedy() -> None:
-    with pytest.raises(ConfigurationError, match="'nowhere'.*AIRFLOW_CONN_NOWHERE"):
+    with pytest.raises(ConfigurationError, match=r"'nowhere'.*AIRFLOW_CONN_NOWHERE"):
         connection("nowhere")
     with pytest.raises(ConfigurationError, match="'nowhere'"):
         KinesisStream("s", aws_conn_id="nowhere").open()
