@@ -74,7 +74,7 @@ class Process:
         """SIGKILL: not one more write."""
         if not self.finished:
             self._dying = True
-            self._turn.release()
+            self._turn.release(8)  # a read has a thread of its own beside the task's
             self._thread.join(PATIENCE)
             self.finished = True
             self.error = self.error or Killed()

@@ -50,8 +50,8 @@ class Held:
             return False
 
     def renew(self) -> None:
-        """Show a sign of life, unless a slice is landed already."""
-        if self.row.pending is None and not self.lost:
+        """Show a sign of life, unless the lease was given back."""
+        if self.row.lease_owner == self._owner:
             self.write(lambda row: leases.renew(row, self._owner, self._consumer.now_ms()))
 
 
@@ -66,14 +66,9 @@ class Renewal:
         self._stop = threading.Event()
 
     def add(self, held: Held) -> None:
-        """Renew this one as well from now on."""
+        """Renew this one as well from now on, also once its slice is landed: freeze is yet to come."""
         with self._lock:
             self._held[held.shard_id] = held
-
-    def drop(self, held: Held) -> None:
-        """This one is done."""
-        with self._lock:
-            self._held.pop(held.shard_id, None)
 
     @contextmanager
     def running(self) -> Iterator[Renewal]:

@@ -67,22 +67,27 @@ class _Task:
             self.renewal.running(),
             ThreadPoolExecutor(self.consumer.limits.concurrency, thread_name_prefix="shardbatch-read") as pool,
         ):
-            running: dict[Future[Slice | None], Held] = {}
-            todo = list(mine)
-            while todo or running:
-                for lease in todo:
-                    held = Held(self.consumer, self.owner, lease)
-                    self.seen.add(lease.shard_id)
-                    self.renewal.add(held)
-                    running[pool.submit(self._read, held)] = held
-                todo = []
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    held = running.pop(future)
-                    self.renewal.drop(held)
-                    todo.extend(self._finished(held, future))
+            try:
+                self._read_all(pool, mine)
+            except BaseException:
+                self.stop.set()  # the other readers end at their next page
+                raise
         self.landed.seconds = round(self.consumer.clock.monotonic() - self.started, 3)
         return self.landed
+
+    def _read_all(self, pool: ThreadPoolExecutor, mine: list[Lease]) -> None:
+        running: dict[Future[Slice | None], Held] = {}
+        todo = list(mine)
+        while todo or running:
+            for lease in todo:
+                held = Held(self.consumer, self.owner, lease)
+                self.seen.add(lease.shard_id)
+                self.renewal.add(held)
+                running[pool.submit(self._read, held)] = held
+            todo = []
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                todo.extend(self._finished(running.pop(future), future))
 
     def _read(self, held: Held) -> Slice | None:
         if held.row.pending is not None:
@@ -112,7 +117,6 @@ class _Task:
         self.landed.errors[held.shard_id] = str(error)[:SHORT]
         self.consumer.warn("Shard {} could not be read: {}".format(held.shard_id, error))
         if self.consumer.policies.shard_errors is ShardErrors.FAIL:
-            self.stop.set()
             raise error
 
     def _children(self, held: Held, landed: Slice) -> list[Lease]:
