@@ -27,7 +27,7 @@ demo-ui: setup
 test: setup
 	@$(PY) -m tests.support.prepare
 	$(PYTEST) tests/unit $(ARGS)
-	$(PYTEST) tests/contract tests/integration -n 2 --dist loadfile --durations=5 $(ARGS)
+	$(PYTEST) tests/contract tests/integration tests/breaker -n 2 --dist loadfile --durations=5 $(ARGS)
 	$(PYTEST) tests/system --durations=5 $(ARGS)
 
 test-unit: setup
