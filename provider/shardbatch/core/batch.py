@@ -93,7 +93,12 @@ class Batch(Row):
     def application(self) -> tuple[int, str | None]:
         """The last recorded application: its attempt, and its id at its cluster; 0 and ``None`` before there is one."""
         attempt, _, ref = (self.attempt_ref or "0:").partition(":")
-        return int(attempt), ref or None
+        return int(attempt), ref.partition(" ")[0] or None
+
+    @property
+    def application_work(self) -> str:
+        """The task that the last recorded application works for; empty if that was not recorded."""
+        return (self.attempt_ref or "").partition(" ")[2]
 
     def columns(self) -> Columns:
         """All columns but the key's."""

@@ -40,9 +40,12 @@ class Attempt:
     """One attempt of a batch of this owner. Needs of the consumer only its store, namespace, scope and clock."""
 
     @classmethod
-    def of(cls, application: Application, context: Mapping[str, Any], batch_id: str, attempt: int) -> Attempt:
+    def of(
+        cls, application: Application, context: Mapping[str, Any], batch_id: str, attempt: int, work: str = ""
+    ) -> Attempt:
         """An attempt of the run at hand; the stream and the staging area are not opened.
 
+        :param work: the task, so that tasks of one block do not take each other's applications for older ones.
         :raises ConfigurationError: if the lease store's connection, or the deployment's id, is missing.
         """
         owner = application.owner(context)
@@ -56,13 +59,14 @@ class Attempt:
             deployment=owner.deployment,
             scope=owner.scope,
         )
-        return cls(consumer, owner, batch_id, attempt)
+        return cls(consumer, owner, batch_id, attempt, work)
 
-    def __init__(self, consumer: Consumer, owner: Owner, batch_id: str, attempt: int) -> None:
+    def __init__(self, consumer: Consumer, owner: Owner, batch_id: str, attempt: int, work: str = "") -> None:
         self._consumer = consumer
         self._owner = owner
         self.batch_id = batch_id
         self.attempt = attempt
+        self.work = work
 
     def my_turn(self) -> bool:
         """Whether the work is to be done; not if this attempt is committed already.
@@ -73,10 +77,15 @@ class Attempt:
         return begin(self._consumer, self._owner, self.batch_id, self.attempt) is Turn.RUN
 
     def earlier_application(self) -> EarlierApplication | None:
-        """The application of an older attempt, or of an earlier try of this one, if one was recorded."""
+        """The application of an older attempt, or of an earlier try of this one, if one was recorded.
+
+        None that another task of the block started: the row has room for one, and that one may be running beside this.
+        """
         batch = self._consumer.batch(self.batch_id)
         recorded, name = (0, None) if batch is None else batch.application
         if batch is None or name is None or recorded > self.attempt:
+            return None
+        if self.work and batch.application_work not in ("", self.work):
             return None
         return EarlierApplication(name, recorded == self.attempt, batch.attempt_closed >= recorded)
 
@@ -85,7 +94,8 @@ class Attempt:
 
         :raises LeaseLost: if the batch is another owner's, or a newer attempt was opened.
         """
-        beat(self._consumer, self._owner, self.batch_id, self.attempt, application)
+        named = f"{application} {self.work}" if application and self.work else application
+        beat(self._consumer, self._owner, self.batch_id, self.attempt, named)
 
     def close(self) -> None:
         """Say that the work has ended, so that the next attempt need not wait. A store that fails costs only that."""
@@ -149,19 +159,26 @@ class Heartbeat:
     def _run(self) -> None:
         due = self._attempt.monotonic() + self._every
         while not self._left.wait(min(LOOK_S, self._every)):
-            known = self._application() or self._written
+            known = self._known()
             if known == self._written and self._attempt.monotonic() < due:
                 continue
-            self._written = known
             due = self._attempt.monotonic() + self._every
             try:
                 self._attempt.beat(known)
+                self._written = known
             except LeaseLost as error:
                 self._lost = error
                 self._stop_until_left()
                 return
-            except ShardbatchError as error:
-                log.warning("A heartbeat of batch %s was not written: %s", self._attempt.batch_id, error)
+            except Exception as error:  # noqa: BLE001 - a thread that ended here would leave the batch without life
+                log.warning("A heartbeat of batch %s was not written: %s", self._attempt.batch_id, _told(error))
+
+    def _known(self) -> str | None:
+        try:
+            return self._application() or self._written
+        except Exception as error:  # noqa: BLE001 - as above
+            log.warning("What the application is called could not be found out (%s).", type(error).__name__)
+            return self._written
 
     def _stop_until_left(self) -> None:
         log.error("%s Its application is ended.", self._lost)
@@ -172,3 +189,8 @@ class Heartbeat:
                 log.warning("The application could not be ended (%s); trying again.", type(error).__name__)
             if self._left.wait(STOP_AGAIN_S):
                 return
+
+
+def _told(error: Exception) -> str:
+    # Our own errors hold no secrets; what others say may.
+    return str(error) if isinstance(error, ShardbatchError) else type(error).__name__

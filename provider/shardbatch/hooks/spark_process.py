@@ -54,15 +54,21 @@ def end(text: str, batch_id: str) -> str:
 def family(pid: int) -> list[psutil.Process]:
     """A process and all below it; empty if it is gone."""
     try:
-        process = psutil.Process(pid)
-        return [process, *process.children(recursive=True)]
+        return _family(psutil.Process(pid))
     except psutil.NoSuchProcess:
         return []
 
 
+def _family(process: psutil.Process) -> list[psutil.Process]:
+    return [process, *process.children(recursive=True)]
+
+
 def end_tree(process: psutil.Process) -> None:
     """Ask a process to end, then make it and its children end; the JVM's Python may outlive the JVM otherwise."""
-    processes = family(process.pid)
+    try:
+        processes = _family(process)  # of the very process that was looked at: its id may be another's by now
+    except psutil.NoSuchProcess:
+        return
     _signal(processes[:1], "terminate")
     psutil.wait_procs(processes[:1], timeout=PATIENCE_S)
     end_all(processes)

@@ -122,7 +122,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         spark.require_programs(self._get_hook())
         environment = self.get_template_env()
         consumer = self.batch_of.rendered(lambda text: self.render_template(text, context, environment))
-        attempt = Attempt.of(consumer, context, submission.batch_id, submission.attempt)
+        attempt = Attempt.of(consumer, context, submission.batch_id, submission.attempt, submission.work)
         try:
             if not attempt.my_turn():
                 self.log.info("Attempt %s of batch %s is committed already.", attempt.attempt, attempt.batch_id)

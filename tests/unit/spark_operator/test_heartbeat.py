@@ -37,12 +37,12 @@ def row(store: MemoryStore) -> Batch:
     return cast("Batch", store.get(Key(BATCH, NAMESPACE, ("", "b1"))))
 
 
-def attempt(store: MemoryStore, owner: Owner = ME, number: int = 1) -> Attempt:
+def attempt(store: MemoryStore, owner: Owner = ME, number: int = 1, work: str = "") -> Attempt:
     nothing = cast("Any", None)
     consumer = Consumer(
         namespace=NAMESPACE, source=nothing, store=store, landing=nothing, liveness=nothing, deployment="here"
     )
-    return Attempt(consumer, owner, "b1", number)
+    return Attempt(consumer, owner, "b1", number, work)
 
 
 def until(condition: Callable[[], bool], seconds: float = 10) -> None:
@@ -185,3 +185,37 @@ def test_closing_with_a_store_that_fails_is_no_failure_of_the_work(store: Memory
     store.fault = away
     attempt(store).close()
     assert row(store).attempt_closed == 0
+
+
+def test_tasks_of_one_block_do_not_take_each_other_for_older_applications(store: MemoryStore) -> None:
+    first, second = attempt(store, work="orders.by_day"), attempt(store, work="orders.by_carrier")
+    first.beat("client:w1:42")
+    assert second.earlier_application() is None
+    again = attempt(store, work="orders.by_day")
+    assert again.earlier_application() == EarlierApplication("client:w1:42", of_this_attempt=True, ended=False)
+    assert row(store).application == (1, "client:w1:42")
+
+
+def test_whatever_goes_wrong_the_thread_goes_on(store: MemoryStore, caplog: pytest.LogCaptureFixture) -> None:
+    asked = 0
+
+    def application() -> str:
+        nonlocal asked
+        asked += 1
+        if asked < 3:
+            raise AttributeError("the hook is not ready")
+        return "yarn:application_1_2"
+
+    broken = attempt(store)
+    real, failures = broken.beat, iter(range(3))
+
+    def beat(name: str | None) -> None:
+        if name == "yarn:application_1_2" and next(failures, None) is not None:
+            raise RuntimeError("postgresql://u:p@db is broken")
+        real(name)
+
+    broken.beat = beat  # type: ignore[method-assign]
+    with Heartbeat(broken, every=QUICK, application=application, stop=lambda: None):
+        until(lambda: row(store).application == (1, "yarn:application_1_2"))
+    assert "RuntimeError" in caplog.text
+    assert "p@db" not in caplog.text

@@ -97,3 +97,13 @@ def test_other_references_are_no_process(text: str) -> None:
 
 def test_host_names_with_colons_are_kept() -> None:
     assert spark_process.parse("client:fe80::1:42") == ("fe80::1", 42)
+
+
+def test_a_process_that_took_over_an_id_is_left_alone(submit: Submit) -> None:
+    pid, child = submit("SparkSubmit", "--conf", "spark.shardbatch.batch=b1")
+    looked_at = psutil.Process(pid)
+    looked_at._create_time = looked_at.create_time() - 60  # what was looked at began earlier than what has the id now
+    looked_at._ident = (pid, looked_at._create_time)
+    spark_process.end_tree(looked_at)
+    assert alive(pid)
+    assert alive(child)
