@@ -137,6 +137,7 @@ def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
         instance = AirflowInstance(
             folder / "home",
             DAGS,
+            parallelism=10,  # some tests hold runs open while others ask about them
             database=postgres.create_database(database),
             env={
                 "SHARDBATCH_TEST_FOLDER": str(folder),
