@@ -35,8 +35,14 @@ RETRYING = {
     "retry_exponential_backoff": 2,
     "max_retry_delay": timedelta(minutes=5),
 }
-#: Arguments of our tasks that hold the group together.
-FIXED = frozenset({"task_id", "trigger_rule", "task_group", "dag", "depends_on_past", "entry", "handed", "claim_id"})
+#: Arguments of our tasks that hold the group together, or that the group has itself.
+FIXED = frozenset(
+    {
+        *("task_id", "trigger_rule", "task_group", "dag", "depends_on_past", "wait_for_downstream", "outlets"),
+        *("entry", "handed", "claim_id", "skips", "freeze", "work", "claim_task", "read_task", "kind", "text"),
+        *("app_name", "stream", "leases", "staging", "group_id", "limits", "claim", "policies"),
+    }
+)
 
 
 class StreamBatch(TaskGroup):
@@ -178,7 +184,7 @@ class StreamBatch(TaskGroup):
         )
         self._ours["commit"] = commit
         # A teardown is passed over by arrows that leave the group, and this one still counts for the run's state.
-        report = ReportOperator.partial(**self._own("report"), retries=0).expand_kwargs(commit.output)
+        report = ReportOperator.partial(**{"retries": 0, **self._own("report")}).expand_kwargs(commit.output)
         self._ours["report"] = report.as_teardown(on_failure_fail_dagrun=True)
         report.partial_kwargs["on_failure_fail_dagrun"] = True
 

@@ -177,7 +177,8 @@ class _Event:
     """Whether this run's asset event may be missing: a worker may die between the decision and the end of its task.
 
     A later try of the same clearing can only follow a try that did not end well; after another clearing only a note
-    that was not closed tells so. Airflow makes an event twice rather than never.
+    that was not closed tells so. Once an event is known to be out, no try of a replay makes another, however often it
+    fails. Airflow makes an event twice rather than never.
     """
 
     def __init__(self, context: Context, batch_id: str | None) -> None:
@@ -185,6 +186,7 @@ class _Event:
         self._batch_id = batch_id
         self._clearing = getattr(context["dag_run"], "clear_number", 0)
         self.may_be_missing = False
+        self._out = False
 
     def announce(self) -> None:
         """Note that an event will be due, and look for an earlier note."""
@@ -192,7 +194,8 @@ class _Event:
             return
         note = self._store.get(DUE)
         if isinstance(note, dict) and note.get("batch_id") == self._batch_id:
-            self.may_be_missing = not note["closed"] or note["clearing"] == self._clearing
+            self._out = note.get("out", False) or (note["closed"] and note["clearing"] != self._clearing)
+            self.may_be_missing = not self._out
         self._note(closed=False)
 
     def done(self) -> None:
@@ -201,7 +204,8 @@ class _Event:
             self._note(closed=True)
 
     def _note(self, *, closed: bool) -> None:
-        self._store.set(DUE, {"batch_id": self._batch_id, "clearing": self._clearing, "closed": closed})
+        note = {"batch_id": self._batch_id, "clearing": self._clearing, "closed": closed, "out": self._out}
+        self._store.set(DUE, note)
 
 
 def extra_of(done: Committed) -> dict[str, Any]:

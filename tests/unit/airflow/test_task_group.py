@@ -138,6 +138,9 @@ def test_our_tasks_are_retried_unless_somebody_said_otherwise() -> None:
         0,
     ]
     assert made.get_task("orders.read").pool == "kinesis"
+    with dag() as made, group(task_args={"report": {"retries": 1, "pool": "small"}}):
+        EmptyOperator(task_id="work")
+    assert (made.get_task("orders.report").retries, made.get_task("orders.report").pool) == (1, "small")
     with dag(default_args={"retries": 1, "trigger_rule": "all_done"}) as made, group():
         EmptyOperator(task_id="work", trigger_rule="all_success")
     assert made.get_task("orders.claim").retries == 1
@@ -243,6 +246,8 @@ def test_waiting_for_the_past() -> None:
 def test_unknown_or_fixed_task_arguments() -> None:
     assert "'reed'" in refused(lambda: block(task_args={"reed": {}}))
     assert "trigger_rule" in refused(lambda: block(task_args={"read": {"trigger_rule": "all_done"}}))
+    assert "outlets" in refused(lambda: block(task_args={"commit": {"outlets": []}}))
+    assert "app_name" in refused(lambda: block(task_args={"claim": {"app_name": "other"}}))
 
 
 def test_an_error_inside_the_block_is_not_hidden() -> None:
