@@ -133,7 +133,7 @@ def _plan(consumer: Consumer, me: str, verdicts: Verdicts, rows: list[Lease], li
 
 def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
     """Write the owner and the read group on the rows of the plan; a lost race leaves the shard to the winner."""
-    chosen = found.takeable[: consumer.options.max_shards]
+    chosen = found.takeable[: consumer.options.max_shards if consumer.interval is None else None]
     loose = [lease if lease.lease_owner == me else replace(lease, read_group=None) for lease in chosen]
     taken: dict[str, list[str]] = {}
     for group, members in spread(loose, consumer.options.read_tasks).items():

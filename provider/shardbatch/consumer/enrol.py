@@ -16,7 +16,7 @@ from shardbatch.core.policies import GapPolicy
 from shardbatch.core.position import at_timestamp
 from shardbatch.core.rows import APPLICATION, SCHEMA_VERSION, Key
 from shardbatch.core.shard import HashRange, Shard, holes
-from shardbatch.errors import GapFound, LeaseLost, StreamRecreated, UnsupportedSchema
+from shardbatch.errors import ConfigurationError, GapFound, LeaseLost, StreamRecreated, UnsupportedSchema
 
 
 def enrol(consumer: Consumer) -> Application:
@@ -52,6 +52,11 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
     if live is not None:
         check(live, identity)
     retention, now = consumer.source.retention_ms(), consumer.now_ms()
+    if interval.to_ms > now:
+        raise ConfigurationError(
+            f"The interval is not over for another {(interval.to_ms - now) // 1000 + 1} s.",
+            remedy="Start the run after its end, or give an earlier 'to'.",
+        )
     if retention is not None and interval.from_ms < now - retention:
         message = f"The interval begins {(now - retention - interval.from_ms) // 1000} s before the stream's retention."
         if consumer.policies.gap is GapPolicy.FAIL:

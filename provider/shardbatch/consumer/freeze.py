@@ -19,7 +19,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.planner import complete_lineage
 from shardbatch.core.policies import GapPolicy
 from shardbatch.core.shard import generations
-from shardbatch.errors import BatchParked, LeaseLost, ManifestChanged
+from shardbatch.errors import BatchParked, GapFound, LeaseLost, ManifestChanged, SourceError
 
 #: Freezes that lose a stamp start again; each loss is another attempt's progress, so this is never reached in peace.
 MOST_ROUNDS = 50
@@ -63,6 +63,8 @@ def freeze(consumer: Consumer, owner: Owner, handed: str | None = None) -> Froze
         if own is not None:
             return _reopen(consumer, owner, own)
         collected, waiting = _collect(consumer, me, held, stamped)
+        if consumer.interval is not None:
+            _require_whole(consumer, collected)
         if not collected:
             consumer.say("Nothing to freeze.")
             return Frozen(waiting=waiting)
@@ -114,6 +116,31 @@ def _collect(consumer: Consumer, me: str, held: list[Lease], stamped: Stamped) -
             rows[parent] = row
     chosen = complete_lineage(found, rows, left_out)
     return chosen, tuple(sorted(left_out))
+
+
+def _require_whole(consumer: Consumer, collected: list[Lease]) -> None:
+    """An interval has one batch, after which its side leases are deleted: nothing may wait for a later one (H)."""
+    chosen = {lease.shard_id for lease in collected}
+    rest = [lease for lease in consumer.leases() if lease.shard_id not in chosen and not lease.completed]
+    gaps = [lease.pending.gap.reason for lease in rest if lease.pending is not None and lease.pending.gap is not None]
+    if gaps:
+        raise GapFound(
+            "In {} shards of the interval {}.".format(len(gaps), gaps[0]),
+            remedy='Accept what is left with policy=Policies(gap="record") and clear the run.',
+        )
+    if rest:
+        raise _unread(rest)
+
+
+def _unread(rest: list[Lease]) -> SourceError:
+    """The error that names shards of an interval without a slice."""
+    named = ", ".join(lease.shard_id for lease in rest[:5])
+    error = SourceError(
+        "{} shards of the interval were not read: {}.".format(len(rest), named),
+        remedy="Clear the read tasks of this run; shards that were read are not read anew.",
+    )
+    error.retryable = False
+    return error
 
 
 def _gapped(consumer: Consumer, found: list[Lease]) -> set[str]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
+from shardbatch.core.slice import Slice
 from shardbatch.errors import StoreError
 
 
@@ -22,37 +23,46 @@ class Held:
         self._lock = threading.Lock()
         self.row = lease
         self.lost = False
+        self.gone = False
 
     @property
     def shard_id(self) -> str:
         """The shard of the lease."""
         return self.row.shard_id
 
-    def write(self, change: Callable[[Lease], Lease]) -> bool:
+    def write(self, change: Callable[[Lease], Lease | None]) -> bool:
         """Apply a transition while the lease is still this owner's and unstamped; whether it was written.
 
-        A slice that another try of this task landed meanwhile is kept, and the change is not made.
+        A change that answers ``None`` to the row as it stands is not made. After a lost race ``row`` is what was found.
         """
         with self._lock:
             while not self.lost:
                 changed = change(self.row)
+                if changed is None:
+                    return False
                 if self._consumer.store.replace(self.row, changed):
                     self.row = changed
                     return True
                 found = self._consumer.lease(self.shard_id)
-                if found is None or found.lease_owner != self._owner or found.batch_id is not None:
-                    self.lost = True
-                    return False
-                had_slice = self.row.pending is not None
-                self.row = found
-                if found.pending is not None and not had_slice:
-                    return False
+                self.gone = found is None
+                self.row = found or self.row
+                self.lost = found is None or found.lease_owner != self._owner or found.batch_id is not None
             return False
+
+    def land(self, landed: Slice) -> bool:
+        """L3, unless another try of this task landed first; whether the slice stands on the row by this call."""
+        now = self._consumer.now_ms
+        return self.write(lambda row: None if row.pending else leases.land(row, self._owner, landed, now()))
+
+    def give_back(self, caught_up_ms: int | None) -> None:
+        """L7 after an empty read, unless another try of this task landed a slice."""
+        now = self._consumer.now_ms
+        self.write(lambda row: None if row.pending else leases.release(row, now(), caught_up_ms))
 
     def renew(self) -> None:
         """Show a sign of life, unless the lease was given back."""
-        if self.row.lease_owner == self._owner:
-            self.write(lambda row: leases.renew(row, self._owner, self._consumer.now_ms()))
+        me, now = self._owner, self._consumer.now_ms
+        self.write(lambda row: leases.renew(row, me, now()) if row.lease_owner == me else None)
 
 
 class Renewal:

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 
 from shardbatch.consumer.consumer import Consumer, first_count
 from shardbatch.consumer.hold import Held, Renewal
@@ -60,43 +63,56 @@ class _Task:
         self.landed = Landed()
         self.first_error: BaseException | None = None
         self.seen: set[str] = set()
+        self.listing: dict[str, Shard] = {}
 
     def run(self, mine: list[Lease]) -> Landed:
         """Read every lease and the children that become ready."""
-        with (
-            self.renewal.running(),
-            ThreadPoolExecutor(self.consumer.limits.concurrency, thread_name_prefix="shardbatch-read") as pool,
-        ):
-            try:
-                self._read_all(pool, mine)
-            except BaseException:
-                self.stop.set()  # the other readers end at their next page
-                raise
+        with self.renewal.running():
+            if self.consumer.limits.concurrency == 1:
+                self._read_in_turn(mine)
+            else:
+                self._read_at_once(mine)
         self.landed.seconds = round(self.consumer.clock.monotonic() - self.started, 3)
         return self.landed
 
-    def _read_all(self, pool: ThreadPoolExecutor, mine: list[Lease]) -> None:
-        running: dict[Future[Slice | None], Held] = {}
-        todo = list(mine)
-        while todo or running:
-            for lease in todo:
-                held = Held(self.consumer, self.owner, lease)
-                self.seen.add(lease.shard_id)
-                self.renewal.add(held)
-                running[pool.submit(self._read, held)] = held
-            todo = []
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                todo.extend(self._finished(running.pop(future), future))
+    def _read_in_turn(self, mine: list[Lease]) -> None:
+        todo = deque(mine)
+        while todo:
+            held = self._hold(todo.popleft())
+            todo.extend(self._finished(held, partial(self._read, held)))
+
+    def _read_at_once(self, mine: list[Lease]) -> None:
+        with ThreadPoolExecutor(self.consumer.limits.concurrency, thread_name_prefix="shardbatch-read") as pool:
+            try:
+                running: dict[Future[Slice | None], Held] = {}
+                todo = list(mine)
+                while todo or running:
+                    for held in map(self._hold, todo):
+                        running[pool.submit(self._read, held)] = held
+                    todo = []
+                    done, _ = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        todo.extend(self._finished(running.pop(future), future.result))
+            except BaseException:
+                self.stop.set()  # the other readers end at their next page
+                raise
+
+    def _hold(self, lease: Lease) -> Held:
+        held = Held(self.consumer, self.owner, lease)
+        self.seen.add(lease.shard_id)
+        self.renewal.add(held)
+        return held
 
     def _read(self, held: Held) -> Slice | None:
+        if self.stop.is_set():
+            raise Stopped
         if held.row.pending is not None:
             return held.row.pending
         return read_shard(ShardRead(self.consumer, held, self.owner, self.tip_ms, self.deadline, self.stop))
 
-    def _finished(self, held: Held, future: Future[Slice | None]) -> list[Lease]:
+    def _finished(self, held: Held, result: Callable[[], Slice | None]) -> list[Lease]:
         try:
-            landed = future.result()
+            landed = result()
         except Stopped:
             raise
         except ShardbatchError as error:
@@ -116,20 +132,22 @@ class _Task:
         self.first_error = self.first_error or error
         self.landed.errors[held.shard_id] = str(error)[:SHORT]
         self.consumer.warn("Shard {} could not be read: {}".format(held.shard_id, error))
-        if self.consumer.policies.shard_errors is ShardErrors.FAIL:
-            raise error
+        if self.consumer.policies.shard_errors is ShardErrors.FAIL or self.consumer.interval is not None:
+            raise error  # no later run would read the rest of an interval
 
     def _children(self, held: Held, landed: Slice) -> list[Lease]:
         """Take the children of an ended shard whose parents are all over for this owner, while there is time."""
-        if not self.consumer.options.drain_lineage or self.consumer.clock.monotonic() >= self.deadline:
+        late = not self.consumer.options.drain_lineage or self.consumer.clock.monotonic() >= self.deadline
+        if late and self.consumer.interval is None:
             return []
-        listing = {shard.shard_id: shard for shard in self.consumer.source.list_shards()}
+        if not landed.children or not self.listing.keys() >= set(landed.children):
+            self.listing = {shard.shard_id: shard for shard in self.consumer.source.list_shards()}
         named = set(landed.children) | {
-            shard.shard_id for shard in listing.values() if held.shard_id in shard.parent_shard_ids
+            shard.shard_id for shard in self.listing.values() if held.shard_id in shard.parent_shard_ids
         }
         ready: list[Lease] = []
         for shard_id in sorted(named - self.seen):
-            child = listing.get(shard_id)
+            child = self.listing.get(shard_id)
             if child is None:
                 continue
             taken = self._take_child(child)
@@ -139,6 +157,8 @@ class _Task:
 
     def _take_child(self, child: Shard) -> Lease | None:
         parents = {parent: self.consumer.lease(parent) for parent in child.parent_shard_ids}
+        if any(row is None and parent in self.listing for parent, row in parents.items()):
+            return None  # that parent is younger than the claim: the next one gives it a row
         if not ready_child(child, parents, self.owner):
             return None
         row = self.consumer.lease(child.shard_id)
@@ -177,7 +197,7 @@ def land(consumer: Consumer, owner: Owner, group: str, tip_ms: int, stop: thread
     task = _Task(consumer, me, group, tip_ms, stop or threading.Event())
     landed = task.run(mine)
     consumer.say(_summary(group, landed))
-    if mine and landed.lost >= len(mine):
+    if mine and landed.shards == 0 and landed.lost >= len(mine):
         raise LeaseLost("All {} leases of read task {} went to others.".format(len(mine), group))
     if task.first_error is not None and landed.shards == 0:
         raise task.first_error

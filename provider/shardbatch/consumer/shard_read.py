@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.hold import Held
-from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import Budget
 from shardbatch.core.ports import Page, SliceWriter
@@ -119,12 +118,16 @@ def read_shard(read: ShardRead) -> Slice | None:
     landed = _slice(tally, writer)
     if landed.empty:
         writer.abandon()
-        _seen_empty(read, tally)
-        return None
-    if read.held.write(lambda row: leases.land(row, read.owner, landed, read.consumer.now_ms())):
-        return landed
-    writer.abandon()
-    return read.held.row.pending if not read.held.lost else None
+        read.held.give_back(tally.caught_up_ms)
+    elif not read.held.land(landed) and _unnamed(read.held, landed):
+        writer.abandon()
+    return None if read.held.lost else read.held.row.pending
+
+
+def _unnamed(held: Held, landed: Slice) -> bool:
+    """Whether no row can name these files: an answer that was lost may hide that the slice was stored, and others may
+    have taken, frozen or committed it since."""
+    return not held.gone and held.row.checkpoint == landed.after and held.row.pending != landed
 
 
 def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> None:
@@ -193,8 +196,3 @@ def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
         children=tuple(child.shard_id for child in page.children) if page is not None else (),
         gap=tally.gap,
     )
-
-
-def _seen_empty(read: ShardRead, tally: _Tally) -> None:
-    """Give an empty shard back at once, with the instant at which its tip was seen."""
-    read.held.write(lambda row: leases.release(row, read.consumer.now_ms(), tally.caught_up_ms))

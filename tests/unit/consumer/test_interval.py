@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interval runs read their whole span or fail: their side leases do not outlive the commit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardbatch.consumer import Consumer, claim, commit, freeze, land
+from shardbatch.core.interval import Interval
+from shardbatch.core.limits import ReadLimits
+from shardbatch.core.owner import Owner
+from shardbatch.core.policies import ClaimOptions
+from shardbatch.core.ports import Clock
+from shardbatch.errors import ConfigurationError, GapFound, SourceError
+from tests.support.rig import Rig
+from tests.support.scripted import ScriptedStream
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "staging")
+
+
+def beside(rig: Rig, span: Interval, **changes: Any) -> tuple[Consumer, Owner]:
+    owner = replace(rig.owner("backfill"), mode="interval")
+    return rig.consumer(scope=owner.scope, interval=span, **changes), owner
+
+
+def resharded(rig: Rig) -> tuple[Interval, list[str]]:
+    """Two shards, one of them split, with records before and after; all arrived within the interval."""
+    rig.stream = ScriptedStream(shards=2)
+    sent = rig.stream.put(*"abcdef")
+    rig.stream.split(next(iter(rig.stream.shards)))
+    sent += rig.stream.put(*"ghijkl")
+    return Interval(rig.stream.now_ms, rig.stream.now_ms + 1), sent
+
+
+def run(rig: Rig, consumer: Consumer, owner: Owner) -> list[str]:
+    found = claim(consumer, owner)
+    for group in found.groups:
+        land(consumer, owner, group.group, rig.stream.now_ms)
+    frozen = freeze(consumer, owner)
+    rig.work(frozen)
+    commit(consumer, owner, frozen.batch_id, frozen.attempt)
+    return sorted(rig.records(frozen.batch_id or ""), key=int)
+
+
+def test_limits_of_a_run_leave_nothing_of_an_interval_unread(rig: Rig) -> None:
+    span, sent = resharded(rig)
+    options = ClaimOptions(max_shards=1, drain_lineage=False)
+    assert run(rig, *beside(rig, span, options=options)) == sent
+
+
+def test_time_leaves_nothing_of_an_interval_unread(rig: Rig) -> None:
+    span, sent = resharded(rig)
+    ticks = iter(range(100_000))
+    clock = Clock(rig.time.now_ms, lambda: float(next(ticks)), rig.time.sleep)
+    limits = ReadLimits(duration=timedelta(seconds=1))
+    assert run(rig, *beside(rig, span, clock=clock, limits=limits)) == sent
+
+
+def test_a_shard_that_cannot_be_read_fails_the_interval_before_its_commit(rig: Rig) -> None:
+    span, sent = resharded(rig)
+    _, right = list(rig.stream.shards)[:2]
+    rig.stream.failing[right] = SourceError("broken")
+    consumer, owner = beside(rig, span)
+    found = claim(consumer, owner)
+    with pytest.raises(SourceError, match="broken"):
+        for group in found.groups:
+            land(consumer, owner, group.group, rig.stream.now_ms)
+    rig.stream.failing.clear()
+    assert run(rig, *beside(rig, span)) == sent  # the same run, cleared
+
+
+def test_an_interval_with_an_unread_shard_is_not_frozen(rig: Rig) -> None:
+    span, _ = resharded(rig)
+    consumer, owner = beside(rig, span, options=ClaimOptions(read_tasks=2))
+    found = claim(consumer, owner)
+    land(consumer, owner, found.groups[0].group, rig.stream.now_ms)
+    with pytest.raises(SourceError, match="not read"):
+        freeze(consumer, owner)
+
+
+def test_a_gap_in_an_interval_fails_it_before_its_commit(rig: Rig) -> None:
+    span, _ = resharded(rig)
+    consumer, owner = beside(rig, span)
+    found = claim(consumer, owner)
+    rig.stream.forget(next(iter(rig.stream.shards)))
+    for group in found.groups:
+        land(consumer, owner, group.group, rig.stream.now_ms)
+    with pytest.raises(GapFound, match="left the stream"):
+        freeze(consumer, owner)
+
+
+def test_an_interval_that_is_not_over_is_refused(rig: Rig) -> None:
+    rig.stream.put("a")
+    span = Interval(rig.time.ms - 1000, rig.time.ms + 3_600_000)
+    with pytest.raises(ConfigurationError, match="not over"):
+        claim(*beside(rig, span))

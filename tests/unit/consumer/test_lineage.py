@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parents before children where reshards fall between a claim and its reads, and what following children costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shardbatch.core.policies import ClaimOptions
+from tests.support.rig import Rig
+from tests.support.scripted import ScriptedStream
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "staging")
+
+
+def test_a_child_waits_for_a_listed_parent_that_has_no_row_yet(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=2)
+    left, right = rig.stream.shards
+    found = rig.claim("r1", options=ClaimOptions(max_shards=1))  # the left shard only
+    inner, _ = rig.stream.split(right)
+    first = rig.stream.put("a", "b", shard_id=inner)
+    child = rig.stream.merge(left, inner)
+    then = rig.stream.put("c", "d", shard_id=child)
+    rig.land("r1", found)
+    frozen = rig.freeze("r1")
+    rig.commit("r1", frozen)
+    rig.over("r1")
+    assert rig.committed() == []  # the left shard ended empty, and its child's other parent is unread
+    rig.run("r2")
+    rig.run("r3")
+    assert rig.committed() == first + then
+
+
+def test_the_stream_is_listed_once_for_all_children_that_the_listing_shows(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=6)
+    for parent in list(rig.stream.shards):
+        rig.stream.split(parent)
+    found = rig.claim("r1", options=ClaimOptions(read_tasks=1))
+    listed = []
+    list_shards = rig.stream.list_shards
+    rig.stream.list_shards = lambda: listed.append(1) or list_shards()  # type: ignore[method-assign, func-returns-value]
+    (landed,) = rig.land("r1", found)
+    assert landed.ended == 6
+    assert landed.shards == 18
+    assert len(listed) - 6 <= 1  # the scripted shards list once themselves, to name their children

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two tries of one task at once, answers that are lost, and what the threads of a read do to each other."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from shardbatch.consumer import land
+from shardbatch.consumer.hold import Held, Renewal
+from shardbatch.consumer.shard_read import ShardRead, read_shard
+from shardbatch.core import lease as leases
+from shardbatch.core.lease import Lease
+from shardbatch.core.limits import ReadLimits
+from shardbatch.core.policies import ClaimOptions
+from shardbatch.errors import SourceError
+from shardbatch.stores.memory import MemoryStore
+from tests.support.rig import Rig
+from tests.support.scripted import ScriptedStream
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "staging")
+
+
+def only(rig: Rig) -> Lease:
+    (lease,) = rig.consumer().leases()
+    return lease
+
+
+def reading(rig: Rig, held: Held, consumer=None) -> ShardRead:
+    me = str(rig.owner("r1"))
+    return ShardRead(consumer or rig.consumer(), held, me, rig.stream.now_ms + 1, 1e12, threading.Event())
+
+
+def test_a_slice_that_another_try_landed_is_the_answer_also_if_a_renewal_met_it_first(rig: Rig) -> None:
+    rig.stream.put("a", "b")
+    found = rig.claim("r1")
+    consumer, owner = rig.consumer(), rig.owner("r1")
+    held = Held(consumer, str(owner), only(rig))
+    land(consumer, owner, found.groups[0].group, rig.stream.now_ms + 1)  # the other try
+    there = only(rig).pending
+    held.renew()
+    assert read_shard(reading(rig, held)) == there
+    assert only(rig).pending == there
+    assert len(list(rig.folder.rglob("part-*"))) == 1
+
+
+def test_an_empty_read_does_not_give_back_a_lease_on_which_another_try_landed(rig: Rig) -> None:
+    found = rig.claim("r1")
+    consumer, owner = rig.consumer(), rig.owner("r1")
+    held = Held(consumer, str(owner), only(rig))
+    rig.stream.put("a")
+    land(consumer, owner, found.groups[0].group, rig.stream.now_ms + 1)
+    there = only(rig).pending
+    rig.stream.trim(only(rig).shard_id, keep=0)
+    held.renew()
+    assert read_shard(reading(rig, held)) == there
+    assert only(rig).lease_owner == str(owner)
+
+
+def test_a_renewal_that_meets_a_lease_just_given_back_renews_the_others(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=2)
+    rig.claim("r1")
+    consumer, me = rig.consumer(), str(rig.owner("r1"))
+    first, second = (Held(consumer, me, row) for row in consumer.leases())
+    count = second.row.lease_count
+
+    class Late(Held):
+        """Its lease is given back between the look at its owner and the write."""
+
+        def write(self, change):
+            Held.write(self, lambda row: leases.release(row, 1))
+            return Held.write(self, change)
+
+    renewal = Renewal(consumer)
+    renewal._interval = 0.01
+    renewal.add(Late(consumer, me, first.row))
+    renewal.add(second)
+    with renewal.running():
+        deadline = threading.Event()
+        for _ in range(500):
+            if second.row.lease_count > count + 1:
+                break
+            deadline.wait(0.01)
+    assert second.row.lease_count > count + 1
+
+
+def test_files_are_kept_when_the_slice_was_stored_but_the_answer_was_lost_to_another_owner(rig: Rig) -> None:
+    rig.stream.put("a")
+    rig.claim("r1")
+    memory = rig.store.memory  # type: ignore[attr-defined]
+
+    def robbed(when: str, write) -> None:
+        """The answer to the landing is lost, and another owner takes the lease before it is read back."""
+        if when == "after" and write.row.pending is not None and write.row.lease_owner == str(rig.owner("r1")):
+            assert rig.store.replace(only(rig), leases.take(only(rig), "thief", None, 1))
+            raise TimeoutError
+
+    consumer = rig.consumer(store=MemoryStore(memory, fault=robbed))
+    held = Held(consumer, str(rig.owner("r1")), only(rig))
+    assert read_shard(reading(rig, held, consumer)) is None
+    assert held.lost
+    pending = only(rig).pending
+    assert pending is not None
+    assert all((rig.folder / file.path).exists() for file in pending.files)
+
+
+def test_files_are_kept_when_another_try_renews_before_the_lost_answer_is_read_back(rig: Rig) -> None:
+    rig.stream.put("a")
+    rig.claim("r1")
+    memory, me = rig.store.memory, str(rig.owner("r1"))  # type: ignore[attr-defined]
+
+    def renewed(when: str, write) -> None:
+        if when == "after" and write.row.pending is not None:
+            assert rig.store.replace(only(rig), leases.renew(only(rig), me, 1))
+            raise TimeoutError
+
+    consumer = rig.consumer(store=MemoryStore(memory, fault=renewed))
+    landed = read_shard(reading(rig, Held(consumer, me, only(rig)), consumer))
+    assert landed is not None
+    assert landed == only(rig).pending
+    assert all((rig.folder / file.path).exists() for file in landed.files)
+
+
+def test_a_task_that_was_told_to_stop_asks_the_stream_for_no_further_shard(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=20)
+    found = rig.claim("r1", options=ClaimOptions(read_tasks=1))
+    stop, asked = threading.Event(), []
+    read = rig.stream.read
+
+    def broken(shard_id, position):
+        asked.append(shard_id)
+        if len(asked) == 1:
+            raise RuntimeError("a fault that is no answer of the stream")
+        stop.wait(10)
+        return read(shard_id, position)
+
+    rig.stream.read = broken  # type: ignore[method-assign]
+    consumer = rig.consumer(limits=ReadLimits(concurrency=1))
+    with pytest.raises(RuntimeError):
+        land(consumer, rig.owner("r1"), found.groups[0].group, rig.stream.now_ms, stop)
+    assert len(asked) <= 2
+
+
+def test_a_task_that_lost_one_lease_and_a_child_keeps_what_it_landed(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=2)
+    one, two = rig.stream.shards
+    sent = rig.stream.put("a", shard_id=one)
+    rig.stream.failing[two] = SourceError("unused")
+    found = rig.claim("r1", options=ClaimOptions(read_tasks=1))
+    del rig.stream.failing[two]
+    child, other = rig.stream.split(one)
+    read = rig.stream.read
+
+    def robbed(shard_id, position):
+        for page in read(shard_id, position):
+            if shard_id != one:
+                row = rig.consumer().lease(shard_id)
+                assert row is not None
+                assert rig.store.replace(row, leases.take(row, "thief", None, 1))
+            yield page
+
+    rig.stream.read = robbed  # type: ignore[method-assign]
+    (landed,) = rig.land("r1", found)
+    assert (landed.lost, landed.shards) == (3, 1)
+    assert rig.freeze("r1").record_count == len(sent)
+    assert {child, other} <= {row.shard_id for row in rig.consumer().leases()}
