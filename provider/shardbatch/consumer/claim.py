@@ -51,6 +51,7 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
 
     :raises Starving: if nothing can be taken and records have waited for longer than ``stuck_after``.
     :raises StreamRecreated: if the stream under this name is another one.
+    :raises BatchParked: if this run's own batch waits for a person.
     """
     me = str(owner)
     consumer.store.prepare()
@@ -68,27 +69,31 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     rows = add_rows(consumer, listing, rows, application)
     for hole in uncovered(listing):
         consumer.warn("No open shard covers the hash keys {}: the stream may be resharding.".format(hole))
-    found = _plan(consumer, me, verdicts, rows, listed)
+    found = _plan(consumer, me, verdicts, rows, listed, stamped)
     groups = _take(consumer, me, found)
     if groups:
         shards = sum(len(members) for members in groups.values())
         named = tuple(ReadGroup(name, label(name, members)) for name, members in sorted(groups.items()))
         consumer.say("Claimed {} shards in {} read tasks.".format(shards, len(named)))
         return Claim(Outcome.LEASES, named, shards=shards)
-    return _nothing(consumer, found)
+    return _nothing(consumer, found, stamped)
 
 
 def unfinished(consumer: Consumer, me: str, verdicts: Verdicts, stamped: Stamped) -> Claim | None:
     """The batch that this run has to finish before anything new, if there is one."""
     frozen = [batch for batch in stamped.values() if batch is not None and batch.state is BatchState.FROZEN]
     for batch in sorted(frozen, key=lambda item: item.batch_id):
-        if batch.owner == me and not _parked(consumer, batch):
+        if batch.owner == me:
+            if _parked(consumer, batch):
+                raise BatchParked("Batch {} of this run is {}.".format(batch.batch_id, _note(batch)))
             consumer.say("This run goes on with its own batch {}.".format(batch.batch_id))
             return Claim(Outcome.OWN_BATCH, batch_id=batch.batch_id)
     own = [batch for batch in consumer.batches_of(me) if batch.state is not BatchState.VOID]
     if own and own[-1].state is BatchState.COMMITTED:
         consumer.say("This run has committed batch {}: a replay, no new records.".format(own[-1].batch_id))
         return Claim(Outcome.REPLAY, batch_id=own[-1].batch_id)
+    if own and own[-1].state is BatchState.PARKED:
+        raise BatchParked("Batch {} of this run is parked: {}.".format(own[-1].batch_id, own[-1].note))
     for batch in sorted(frozen, key=lambda item: item.batch_id):
         if batch.owner == me or verdicts(batch.owner) is not Verdict.OVER or _parked(consumer, batch):
             continue
@@ -103,10 +108,14 @@ def _parked(consumer: Consumer, batch: Batch) -> bool:
     limit = consumer.policies.max_attempts
     if limit is None or batch.attempt < limit:
         return False
-    note = "parked by policy after {} attempts".format(batch.attempt)
+    note = _note(batch)
     if consumer.store.replace(batch, batches.park(batch, note)):
         consumer.warn("Batch {} is {}. {}".format(batch.batch_id, note, BatchParked.remedy))
     return True
+
+
+def _note(batch: Batch) -> str:
+    return "parked by policy after {} attempts".format(batch.attempt)
 
 
 def _settle(consumer: Consumer, me: str, verdicts: Verdicts, lease: Lease, stamped: Stamped) -> Lease | None:
@@ -117,7 +126,9 @@ def _settle(consumer: Consumer, me: str, verdicts: Verdicts, lease: Lease, stamp
     return settle(consumer, lease, stamped.get(lease.batch_id), mine=mine, may_undo=may_undo)
 
 
-def _plan(consumer: Consumer, me: str, verdicts: Verdicts, rows: list[Lease], listed: set[str]) -> Plan:
+def _plan(
+    consumer: Consumer, me: str, verdicts: Verdicts, rows: list[Lease], listed: set[str], stamped: Stamped
+) -> Plan:
     dead: set[str] = set()
 
     def may_take(lease: Lease) -> bool:
@@ -125,10 +136,24 @@ def _plan(consumer: Consumer, me: str, verdicts: Verdicts, rows: list[Lease], li
 
     found = plan(rows, listed, may_take, me)
     foreign = [
-        lease for lease in found.held if lease.batch_id is None and verdicts(lease.lease_owner or "") is Verdict.FOREIGN
+        lease
+        for lease in found.held
+        if not _decidable(lease, stamped) and verdicts(lease.lease_owner or "") is Verdict.FOREIGN
     ]
     dead.update(stood_still(consumer, foreign, all_of_them=not found.takeable))
-    return plan(rows, listed, may_take, me) if dead else found
+    if not dead:
+        return found
+    for number, lease in enumerate(rows):
+        if lease.shard_id in dead and lease.batch_id is not None:
+            batch = stamped.get(lease.batch_id)
+            rows[number] = settle(consumer, lease, batch, mine=False, may_undo=True) or lease
+    return plan(rows, listed, may_take, me)
+
+
+def _decidable(lease: Lease, stamped: Stamped) -> bool:
+    """Whether it is stamped by a batch that may yet be decided: then that row is the one to watch (E)."""
+    batch = stamped.get(lease.batch_id) if lease.batch_id is not None else None
+    return batch is not None and batch.state is not BatchState.VOID
 
 
 def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
@@ -147,11 +172,12 @@ def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
     return taken
 
 
-def _nothing(consumer: Consumer, found: Plan) -> Claim:
-    if not found.held:
+def _nothing(consumer: Consumer, found: Plan, stamped: Stamped) -> Claim:
+    if not found.held and not found.takeable:
         consumer.say("Nothing new: every known shard is completed or waits for its parents.")
         return Claim(Outcome.NOTHING)
-    held = tuple(_described(consumer, lease) for lease in found.held)
+    held = tuple(_described(consumer, lease, stamped) for lease in found.held)
+    held += tuple("{} went to another run just now".format(lease.shard_id) for lease in found.takeable)
     for line in held[:20]:
         consumer.say("Held: {}".format(line))
     waited = waiting_ms(consumer, found.held)
@@ -165,10 +191,10 @@ def _nothing(consumer: Consumer, found: Plan) -> Claim:
     return Claim(Outcome.HELD, held=held)
 
 
-def _described(consumer: Consumer, lease: Lease) -> str:
+def _described(consumer: Consumer, lease: Lease, stamped: Stamped) -> str:
     age = max(0, consumer.now_ms() - lease.updated_at_ms) // 1000
     if lease.batch_id is not None:
-        batch = consumer.batch(lease.batch_id)
+        batch = stamped.get(lease.batch_id)
         state = batch.state.value if batch else "being frozen"
         holder = batch.owner if batch else lease.lease_owner
         return "{} in batch {} ({}) of {}, row changed {} s ago".format(

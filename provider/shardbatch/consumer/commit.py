@@ -82,6 +82,7 @@ def _decide(consumer: Consumer, me: str, batch_id: str, attempt: int, by_hand: b
                 raise lost(batch)
             starts, decided = _chosen(consumer, batch, attempt)
             if decided <= batch.decided:
+                _refuse_set_aside(batch, attempt)
                 return batch, False, False
             changed = batches.redecide(batch, starts, decided)
             if consumer.store.replace(batch, changed):

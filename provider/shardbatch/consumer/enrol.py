@@ -9,7 +9,7 @@ from typing import cast
 from shardbatch.consumer.consumer import Consumer, first_count
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
-from shardbatch.core.interval import Interval
+from shardbatch.core.interval import MARGIN_MS, Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.planner import unknown_shards
 from shardbatch.core.policies import GapPolicy
@@ -52,11 +52,13 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
     if live is not None:
         check(live, identity)
     retention, now = consumer.source.retention_ms(), consumer.now_ms()
-    if interval.to_ms > now:
+    if interval.to_ms - now > MARGIN_MS:
         raise ConfigurationError(
-            f"The interval is not over for another {(interval.to_ms - now) // 1000 + 1} s.",
+            f"The interval is not over for another {(interval.to_ms - now) // 1000} s.",
             remedy="Start the run after its end, or give an earlier 'to'.",
         )
+    if interval.to_ms > now:
+        consumer.clock.sleep((interval.to_ms - now) / 1000)  # what is at the tip before its end is not all of it
     if retention is not None and interval.from_ms < now - retention:
         message = f"The interval begins {(now - retention - interval.from_ms) // 1000} s before the stream's retention."
         if consumer.policies.gap is GapPolicy.FAIL:

@@ -70,7 +70,7 @@ def freeze(consumer: Consumer, owner: Owner, handed: str | None = None) -> Froze
             return Frozen(waiting=waiting)
         batch = _create(consumer, me, collected)
         if batch is not None:
-            return _frozen(batch, waiting)
+            return _frozen(batch, waiting, shards=len(collected))
     raise LeaseLost("The leases of {} were being changed by others all the while.".format(owner.run_id))
 
 

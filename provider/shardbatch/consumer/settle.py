@@ -17,7 +17,8 @@ Stamped = dict[str, Batch | None]
 
 def read_batches(consumer: Consumer, rows: Sequence[Lease]) -> Stamped:
     """The batch row of every stamp; committed ones get their markers before any lease moves."""
-    stamped = {lease.batch_id: consumer.batch(lease.batch_id) for lease in rows if lease.batch_id is not None}
+    found = {lease.batch_id for lease in rows if lease.batch_id is not None}
+    stamped: Stamped = {batch_id: consumer.batch(batch_id) for batch_id in sorted(found)}
     for batch in stamped.values():
         if batch is not None and batch.state is BatchState.COMMITTED:
             mark(consumer, batch)

@@ -68,11 +68,11 @@ def test_a_shard_that_cannot_be_read_fails_the_interval_before_its_commit(rig: R
     span, sent = resharded(rig)
     _, right = list(rig.stream.shards)[:2]
     rig.stream.failing[right] = SourceError("broken")
-    consumer, owner = beside(rig, span)
+    consumer, owner = beside(rig, span, options=ClaimOptions(read_tasks=1))
     found = claim(consumer, owner)
+    assert len(found.groups) == 1
     with pytest.raises(SourceError, match="broken"):
-        for group in found.groups:
-            land(consumer, owner, group.group, rig.stream.now_ms)
+        land(consumer, owner, found.groups[0].group, rig.stream.now_ms)
     rig.stream.failing.clear()
     assert run(rig, *beside(rig, span)) == sent  # the same run, cleared
 
@@ -102,3 +102,10 @@ def test_an_interval_that_is_not_over_is_refused(rig: Rig) -> None:
     span = Interval(rig.time.ms - 1000, rig.time.ms + 3_600_000)
     with pytest.raises(ConfigurationError, match="not over"):
         claim(*beside(rig, span))
+
+
+def test_an_interval_that_is_over_in_a_moment_is_waited_for(rig: Rig) -> None:
+    rig.stream.put("a")
+    span = Interval(rig.time.ms - 1000, rig.time.ms + 30_000)
+    claim(*beside(rig, span))
+    assert rig.time.ms >= span.to_ms

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a claim takes over of owners that nobody knows any more, what it leaves, and what it asks for."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardbatch.consumer import Outcome
+from shardbatch.core import batch as batches
+from shardbatch.core.batch import BatchState
+from shardbatch.core.policies import ClaimOptions, Policies
+from shardbatch.core.ports import Verdict
+from shardbatch.errors import BatchParked, NothingFinished
+from tests.support.mortal import Killed, MortalStore
+from tests.support.rig import Rig
+from tests.support.scripted import ScriptedStream
+
+SHORT = ClaimOptions(lease_duration=timedelta(seconds=60))
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "staging")
+
+
+def stamped_and_deleted(rig: Rig) -> list[str]:
+    """A run that died between its stamps and its batch row, and was deleted from Airflow then."""
+    rig.stream = ScriptedStream(shards=2)
+    sent = rig.stream.put(*"abcdef")
+    rig.land("r1", rig.claim("r1"))
+    with pytest.raises(Killed):
+        rig.freeze("r1", store=MortalStore(rig.store, 1, applied=True))
+    assert all(row.batch_id for row in rig.consumer().leases())
+    assert rig.batches() == []
+    rig.verdicts[str(rig.owner("r1"))] = Verdict.FOREIGN
+    return sent
+
+
+def test_leases_that_a_deleted_run_stamped_without_a_batch_go_on(rig: Rig) -> None:
+    sent = stamped_and_deleted(rig)
+    began = rig.time.ms
+    rig.run("r2", options=SHORT)
+    assert rig.time.ms - began >= 60_000  # it may be another deployment's, and alive
+    assert sorted(rig.committed(), key=int) == sent
+    assert rig.sink() == sent
+
+
+def test_a_deleted_run_that_stamped_and_lives_on_freezes_nothing_any_more(rig: Rig) -> None:
+    sent = stamped_and_deleted(rig)
+    found = rig.claim("r2", options=SHORT)
+    assert rig.freeze("r1").batch_id is None  # its leases went to r2
+    rig.land("r2", found)
+    frozen = rig.freeze("r2")
+    rig.work(frozen)
+    rig.commit("r2", frozen)
+    assert sorted(rig.committed(), key=int) == sent
+
+
+def test_a_void_stamp_of_a_deleted_run_goes(rig: Rig) -> None:
+    sent = stamped_and_deleted(rig)
+    (batch_id,) = {row.batch_id for row in rig.consumer().leases()}
+    assert batch_id is not None
+    assert rig.store.create(batches.void(rig.consumer().namespace, "", batch_id, 1, 1))
+    rig.run("r2", options=SHORT)
+    assert rig.sink() == sent
+
+
+class Asked:
+    """Counts the reads of single rows."""
+
+    def __init__(self, store: Any) -> None:
+        self._store, self.gets = store, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def get(self, key: Any) -> Any:
+        self.gets += 1
+        return self._store.get(key)
+
+
+def test_a_batch_row_is_read_once_however_many_leases_carry_its_stamp(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=40)
+    rig.stream.put("a", shard_id=next(iter(rig.stream.shards)))
+    for shard_id in rig.stream.shards:
+        rig.stream.put("b", shard_id=shard_id)
+    rig.land("r1", rig.claim("r1"))
+    rig.freeze("r1")
+    asked = Asked(rig.store)
+    assert rig.claim("r2", store=asked).outcome is Outcome.HELD
+    assert asked.gets < 10
+
+
+def test_a_run_whose_own_batch_is_parked_says_so_and_claims_nothing(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=2)
+    first, second = rig.stream.shards
+    rig.stream.put("a", shard_id=first)
+    policies = Policies(max_attempts=1)
+    rig.land("r1", rig.claim("r1", options=ClaimOptions(max_shards=1)))
+    rig.freeze("r1")
+    for _ in range(2):  # parked by this claim, and found parked by the next
+        with pytest.raises(BatchParked, match="after 1 attempts"):
+            rig.claim("r1", policies=policies)
+    sent = rig.stream.put("b", shard_id=second)
+    rig.run("r2", policies=policies)
+    assert rig.committed() == sent
+
+
+def test_a_replay_without_work_of_a_batch_that_was_set_aside_fails(rig: Rig) -> None:
+    rig.stream.put("a")
+    rig.land("r1", rig.claim("r1"))
+    frozen = rig.freeze("r1")
+    rig.work(frozen)
+    (batch,) = rig.batches(BatchState.FROZEN)
+    assert rig.store.replace(batch, batches.set_aside(batch, "by hand", 1))
+    replay = rig.freeze("r1")
+    assert (replay.replay, replay.attempt) == (True, 2)
+    with pytest.raises(NothingFinished, match="set aside"):
+        rig.commit("r1", replay)
+    rig.work(replay)
+    assert rig.commit("r1", replay).replayed
+
+
+def test_a_frozen_batch_tells_how_many_shards_it_has(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=2)
+    for shard_id in rig.stream.shards:
+        rig.stream.put("a", shard_id=shard_id)
+    rig.land("r1", rig.claim("r1"))
+    assert rig.freeze("r1").shards == 2
+    assert rig.freeze("r1").shards == 2  # a further attempt
+
+
+def test_a_claim_that_lost_every_race_does_not_say_that_nothing_is_new(rig: Rig) -> None:
+    rig.stream.put("a")
+    rig.run("r0")
+    rig.stream.put("b")
+
+    class Robbed(Asked):
+        def replace(self, seen: Any, new: Any) -> bool:
+            rig.claim("r2")
+            return bool(self._store.replace(seen, new))
+
+    found = rig.claim("r1", store=Robbed(rig.store))
+    assert found.outcome is Outcome.HELD
+    assert not any("Nothing new" in line for line in rig.said)
