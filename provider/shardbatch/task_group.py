@@ -282,7 +282,8 @@ def batch_params(group_id: str) -> dict[str, Param]:
 
     ``<group>.mode`` (``incremental`` or ``interval``), ``<group>.from`` and ``.to`` (records that arrived between them;
     they make the mode ``interval``), ``<group>.max_shards``, ``.duration_s``, ``.records`` and ``.bytes`` (instead of
-    the group's arguments). A run's conf wins over DAG params, these over arguments.
+    the group's arguments; not with an interval, which is read whole). A run's conf wins over DAG params, these over
+    arguments.
 
     :param group_id: the full id of the group.
     """

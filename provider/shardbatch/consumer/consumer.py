@@ -30,7 +30,8 @@ class Consumer:
 
     ``start`` counts at the first claim only. ``deployment`` is the id of this Airflow; owners of another are foreign.
     With an ``interval`` the run reads that span through side leases of its own ``scope`` (PROTOCOL H): live leases are
-    neither read nor moved, limits do not apply, and the side leases are deleted at the end.
+    neither read nor moved, limits, ``max_shards`` and ``drain_lineage`` do not apply, and the side leases are deleted
+    at the end.
     """
 
     namespace: Namespace

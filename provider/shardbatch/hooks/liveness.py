@@ -70,6 +70,22 @@ def task_states(dag_id: str, run_id: str, task_ids: list[str]) -> dict[str, str 
     return _task_states(dag_id, run_id, task_ids) if task_ids else {}
 
 
+def instances(dag_id: str, run_id: str, task_ids: list[str]) -> list[str | tuple[str, int]]:
+    """The tasks as what can be skipped: those that are mapped already as their instances, each with its index.
+
+    A task that is mapped over values known at parse time has its instances from the run's start, and skipping it by its
+    id alone skips none of them.
+
+    :raises OwnerUnknown: if Airflow gives no answer.
+    """
+    found: list[str | tuple[str, int]] = list(task_ids)
+    for key in task_states(dag_id, run_id, task_ids):
+        task_id, _, index = key.rpartition("_")
+        if task_id in task_ids and index.isdigit():
+            found.append((task_id, int(index)))
+    return found
+
+
 def _task_states(dag_id: str, run_id: str, task_ids: list[str] | None = None) -> dict[str, str | None]:
     from airflow.sdk.exceptions import AirflowRuntimeError
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance

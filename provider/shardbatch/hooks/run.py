@@ -17,8 +17,10 @@ from shardbatch.core.owner import MODES
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.errors import ConfigurationError
 
+#: What an incremental run may ask: an interval is read whole.
+LIMITS = ("max_shards", "duration_s", "records", "bytes")
 #: What a run may ask of a group, as ``<group id>.<name>``, in its conf or as a DAG param.
-REQUESTS = ("mode", "from", "to", "max_shards", "duration_s", "records", "bytes")
+REQUESTS = ("mode", "from", "to", *LIMITS)
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,10 @@ def request_of(group_id: str, dag_run: Any, params: Mapping[str, Any]) -> RunReq
     :raises ConfigurationError: for an unknown name under the group's, a value that cannot be read or would not be
         applied, or a run in interval mode whose interval is missing or empty.
     """
-    values = _values(group_id, getattr(dag_run, "conf", None) or {}, params)
-    mode = values.get("mode") or (
-        "interval" if "from" in values or "to" in values or _backfill(dag_run) else "incremental"
-    )
+    conf = getattr(dag_run, "conf", None) or {}
+    values = _values(group_id, conf, params)
+    interval = "from" in values or "to" in values or _backfill(dag_run)
+    mode = values.get("mode", "interval" if interval else "incremental")
     if mode not in MODES:
         raise ConfigurationError(
             f"{group_id}.mode = {mode!r} is not known.", remedy=f"Choose one of {', '.join(MODES)}."
@@ -69,6 +71,12 @@ def request_of(group_id: str, dag_run: Any, params: Mapping[str, Any]) -> RunReq
                 remedy=f'Leave it out, or set {group_id}.mode to "interval".',
             )
         return RunRequest(mode, None, values)
+    unused = [name for name in LIMITS if conf.get(f"{group_id}.{name}") is not None]
+    if unused:
+        raise ConfigurationError(
+            f"{group_id}.{unused[0]} was given, but the run reads an interval, which is read whole.",
+            remedy="Leave it out, or read shorter intervals.",
+        )
     return RunRequest(mode, _interval(group_id, dag_run, values), values)
 
 

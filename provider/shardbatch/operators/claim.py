@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
+from shardbatch.hooks.liveness import instances
 from shardbatch.operators.step import Step
 
 if TYPE_CHECKING:
@@ -45,5 +46,5 @@ class ClaimOperator(Step):
             return [{"group": group.group, "label": group.label} for group in found.groups]
         ti.xcom_push(key="return_value", value=[])
         if self.skips:
-            raise DownstreamTasksSkipped(tasks=self.skips)
+            raise DownstreamTasksSkipped(tasks=instances(ti.dag_id, ti.run_id, self.skips))
         return []

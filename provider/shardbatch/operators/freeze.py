@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
+from shardbatch.hooks.liveness import instances
 from shardbatch.operators.step import Step
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class FreezeOperator(Step):
             context["ti"].xcom_push(key=key, value=value)
         if frozen.record_count == 0:
             self.log.info("The batch has no records: the work is skipped.")
-            raise DownstreamTasksSkipped(tasks=sorted(self.downstream_task_ids if self.skips is None else self.skips))
+            ti, skips = context["ti"], sorted(self.downstream_task_ids if self.skips is None else self.skips)
+            raise DownstreamTasksSkipped(tasks=instances(ti.dag_id, ti.run_id, skips))
         return {key: outputs[key] for key in ("batch_id", "attempt", "record_count")}
 
     def _known(self, memory: Any) -> str | None:

@@ -81,6 +81,9 @@ def test_other_groups_and_other_conf_are_not_ours() -> None:
         ({"orders.records": 1.5}, "orders.records"),
         ({"orders.max_shards": -1}, "orders.max_shards"),
         ({"orders.bytes": "many"}, "orders.bytes"),
+        ({"orders.mode": ""}, "orders.mode"),
+        ({"orders.mode": "interval", "orders.records": 5}, "orders.records"),  # would not be applied
+        ({"orders.from": "2026-11-28T00:00Z", "orders.to": "2026-11-29T00:00Z", "orders.max_shards": 1}, "max_shards"),
         ({"orders.from": "2026-11-29T00:00:00Z", "orders.to": "2026-11-28T00:00:00Z"}, "no length"),
     ],
 )
