@@ -16,7 +16,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
-    """A signal asked the demo to end."""
+    """A signal, named by the message, asked the demo to end."""
 
 
 def wishes(arguments: list[str] | None = None) -> Wishes:
@@ -35,7 +35,7 @@ def interrupt(number: int, _: FrameType | None) -> None:
     """End the demo in order. Further signals do not disturb the end."""
     for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)
-    raise Interrupted(number)
+    raise Interrupted(signal.Signals(number).name)
 
 
 def main() -> int:
@@ -46,8 +46,8 @@ def main() -> int:
     console = Console()
     try:
         return 0 if tell(asked, console) else 1
-    except Interrupted:
-        console.say("interrupted")
+    except Interrupted as interrupted:
+        console.say(f"interrupted by {interrupted}")
         return 0 if asked.ui else 130
     except (DemoError, OSError, RuntimeError) as error:
         console.say(f"the demo cannot go on: {error}")

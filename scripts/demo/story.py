@@ -20,7 +20,7 @@ from scripts.demo.stream import DemoStream
 from scripts.demo.watcher import DAG_ID, Watcher
 
 #: Seconds without any event after which something must be wrong.
-STUCK_SECONDS = 240.0
+STUCK_SECONDS = 600.0
 #: Flights that `demo-ui` puts into the stream again every minute, so that a run finds something.
 TRICKLE = 1000
 
@@ -98,19 +98,34 @@ class _Story:
         self.console.say(f"Airflow answers at {self.airflow.address} (no login needed, this machine only)")
 
     def _drain(self) -> None:
-        """Put the rest into the stream while runs go on, with a split and a merge between, until all is committed."""
+        """Put in the rest, with a split and a merge between the reads of two runs, and watch until all is committed."""
         part = self.wishes.flights // 6
-        self._watch_until(lambda: self.watcher.progress.committed >= 1)
-        # Both sides of each change get records that no run has read: parents must be drained before their children.
-        self.stream.fill(self.flights, part)
-        self.stream.split()
-        self.stream.fill(self.flights, part)
-        self._watch_until(lambda: self.watcher.progress.completed >= 1)
-        self.stream.fill(self.flights, part)
-        self.stream.merge()
-        self.stream.fill(self.flights, self.wishes.flights)
+        self._watch_until(lambda: self.watcher.progress.frozen >= 1)
+        self._fill_around(self.stream.split, part, part)
+        self._watch_until(lambda: self.watcher.progress.frozen >= 2)
+        self._fill_around(self.stream.merge, part, self.wishes.flights)
         self.console.say("all flights are in the stream")
         self._watch_until(lambda: self._all_committed() and self._all_completed())
+
+    def _fill_around(self, change: Callable[[], None], before: int, after: int) -> None:
+        """Change the shards while Spark works on what was read.
+
+        Records are put before and after, so that the next run has to drain parents before it reads their children.
+        """
+
+        def fill() -> None:
+            self.stream.fill(self.flights, before)
+            change()
+            self.stream.fill(self.flights, after)
+
+        with ThreadPoolExecutor(1, "fill-around") as pool:
+            filling = pool.submit(fill)
+            try:
+                self._watch_until(filling.done)
+            except BaseException:
+                self.stream.stop.set()
+                raise
+            filling.result()
 
     def _all_committed(self) -> bool:
         return self.watcher.progress.records >= self.stream.put_records

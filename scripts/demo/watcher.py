@@ -25,8 +25,9 @@ _FIELDS = re.compile(r" (?:try_number|dag_id|run_id|ti_id|map_index|task_id|logg
 
 @dataclass
 class Progress:
-    """How far the application is."""
+    """How far the application is: batches frozen and committed, records committed, shards completed."""
 
+    frozen: int = 0
     committed: int = 0
     records: int = 0
     completed: int = 0
@@ -135,6 +136,7 @@ class Watcher:
 
     def _look_at_rows(self) -> None:
         for batch in self.batches():
+            self.progress.frozen += batch.batch_id not in self._batches
             if self._batches.get(batch.batch_id) != batch.state:
                 self._batches[batch.batch_id] = batch.state
                 self._tell_batch(batch)
