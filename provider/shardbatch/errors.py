@@ -69,7 +69,7 @@ class UnsupportedSchema(ConfigurationError):
 class StreamRecreated(ConfigurationError):
     """The stream was deleted and created again under its name; the checkpoints belong to the old one."""
 
-    remedy = "Choose another app_name, or drop the old checkpoints with 'airflow shardbatch reset'."
+    remedy = "Choose another app_name: it begins anew, and the rows of the old one stay as they are."
 
 
 class SourceError(ShardbatchError):
@@ -168,7 +168,7 @@ class WorkFailed(ProtocolError):
 class BatchParked(ProtocolError):
     """The batch is parked."""
 
-    remedy = "Resume it with 'airflow shardbatch unpark' or put it aside with 'airflow shardbatch set-aside'."
+    remedy = "Mend the work, raise or leave out Policies(max_attempts), then 'airflow shardbatch release --batch' resumes it."
 
 
 class OwnerUnknown(ShardbatchError):
@@ -180,7 +180,9 @@ class OwnerUnknown(ShardbatchError):
 class GapFound(ShardbatchError):
     """Records expired before they were read."""
 
-    remedy = "Look at 'airflow shardbatch shards', then accept the gap by name or set policy=Policies(gap=\"record\")."
+    remedy = (
+        "Look at 'airflow shardbatch shards'; policy=Policies(gap=\"record\") goes on with what is left, gap noted."
+    )
     retryable = False
 
 

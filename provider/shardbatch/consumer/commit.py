@@ -109,7 +109,7 @@ def _refuse_set_aside(batch: Batch, attempt: int) -> None:
     if batch.records and not batch.start and batch.sink != Sink.OWN.value:
         raise NothingFinished(
             "Batch {} was set aside; attempt {} is not recorded.".format(batch.batch_id, attempt),
-            remedy="Replay it with 'airflow shardbatch replay' to give it output.",
+            remedy="Clear the work of its run: an attempt that is opened later gives it output.",
         )
 
 

@@ -47,7 +47,7 @@ def release(
     scope: str = "",
     dry_run: bool = True,
 ) -> tuple[Released, ...]:
-    """Free the unstamped leases of an owner or of some shards, and make a frozen batch free to be adopted.
+    """Free the unstamped leases of an owner or of some shards, and make a frozen or parked batch free to be adopted.
 
     Nothing is lost by it: landed slices stay for the next owner, and an owner that was alive after all gets a
     ``LeaseLost``. ``owner`` takes all that it holds, its frozen batches too; ``shards`` narrows to these; ``batch_id``
@@ -113,7 +113,7 @@ def _batches(
     if owner is None:
         return []
     rows = cast("Iterator[Batch]", store.list(BATCH, namespace, scope, owner=owner))
-    return [row for row in rows if row.state in (BatchState.FROZEN, BatchState.PARKED)]
+    return [row for row in rows if row.state is BatchState.FROZEN]  # a parked one is resumed by name only
 
 
 def _note(actor: str, reason: str, owner: str | None, shards: Sequence[str], batch_id: str | None) -> str:
@@ -137,7 +137,7 @@ def _record(store: LeaseStore, namespace: Namespace, note: str) -> None:
 def _free_lease(store: LeaseStore, seen: Lease, dry_run: bool) -> Released:
     holder, current = seen.lease_owner, seen
     for _ in range(TRIES):
-        why = _lease_refusal(current, holder)
+        why = _lease_refusal(store, current, holder)
         if why:
             return Released("lease", seen.shard_id, holder or "", "left", why)
         if dry_run:
@@ -151,8 +151,10 @@ def _free_lease(store: LeaseStore, seen: Lease, dry_run: bool) -> Released:
     return Released("lease", seen.shard_id, holder or "", "left", "its owner is alive and writes all the time")
 
 
-def _lease_refusal(lease: Lease, holder: str | None) -> str:
+def _lease_refusal(store: LeaseStore, lease: Lease, holder: str | None) -> str:
     if lease.batch_id is not None:
+        if store.get(Key(BATCH, lease.namespace, (lease.scope, lease.batch_id))) is None:
+            return "a freeze stamped it and made no batch; the next claim frees it once that freeze is known to be over"
         return "it is frozen in batch {0}; release that with --batch {0}".format(lease.batch_id)
     if lease.lease_owner is None:
         return "nobody holds it"
@@ -169,7 +171,9 @@ def _free_batch(store: LeaseStore, seen: Batch, reason: str, dry_run: bool) -> R
             return Released("batch", seen.batch_id, holder, "left", why)
         if dry_run:
             return Released("batch", seen.batch_id, holder, "would release")
-        if store.replace(current, batches.disown(current, "released: {}".format(reason.strip()))):
+        note = "released: {}".format(reason.strip())
+        resumed = batches.unpark(current, note) if current.state is BatchState.PARKED else current
+        if store.replace(current, batches.disown(resumed, note)):
             return Released("batch", seen.batch_id, holder, "released")
         found = cast(Batch | None, store.get(seen.key))
         if found is None:
@@ -183,9 +187,7 @@ def _batch_refusal(batch: Batch, holder: str) -> str:
         return "it is committed; the next claim moves its leases on by itself"
     if batch.state is BatchState.VOID:
         return "it is void; the next claim frees its leases by itself"
-    if batch.state is BatchState.PARKED:
-        return "it is parked; resume it with unpark or put it aside with set-aside"
-    if not batch.owner:
+    if not batch.owner and batch.state is not BatchState.PARKED:
         return "it is released already; the next claim takes it"
     if batch.owner != holder:
         return "it went to {} meanwhile".format(batch.owner)

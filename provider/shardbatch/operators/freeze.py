@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from shardbatch.hooks.steps import Frozen
 
-#: Shards that are named as waiting for ``accept-gap``; their number is given beside them.
+#: Shards that are named as waiting because of a gap; their number is given beside them.
 NAMED_SHARDS = 20
 #: Where a freeze notes its batch in its task's state store.
 FROZEN = "shardbatch_batch"

@@ -93,7 +93,7 @@ def test_a_frozen_lease_is_left_and_its_batch_named() -> None:
 
 @pytest.mark.parametrize(
     ("state", "word"),
-    [(BatchState.COMMITTED, "by itself"), (BatchState.VOID, "by itself"), (BatchState.PARKED, "unpark")],
+    [(BatchState.COMMITTED, "by itself"), (BatchState.VOID, "by itself")],
 )
 def test_a_batch_that_is_not_frozen_is_left_with_what_to_do(state: BatchState, word: str) -> None:
     store = filled()
@@ -102,6 +102,24 @@ def test_a_batch_that_is_not_frozen_is_left_with_what_to_do(state: BatchState, w
     assert item.result == "left"
     assert word in item.why
     assert batch(store, "b9").owner == OTHER
+
+
+def test_a_parked_batch_is_resumed_and_free_to_be_taken_over() -> None:
+    store = filled()
+    store.create(frozen_batch("b9", OTHER, BatchState.PARKED))
+    assert run(store, batch_id="b9") == [("b9", "released")]
+    assert (batch(store, "b9").state, batch(store, "b9").owner) == (BatchState.FROZEN, "")
+
+
+def test_a_lease_whose_batch_was_never_made_is_left_to_the_next_claim() -> None:
+    store = filled()
+    row = lease(store, "s-landed")
+    assert row.lease_owner is not None
+    assert store.replace(row, lease_rows.stamp(row, row.lease_owner, "never-made", NOW))
+    (item,) = release(store, NAMESPACE, shards=["s-landed"], actor="ann", reason="x", dry_run=False)
+    assert item.result == "left"
+    assert "next claim" in item.why
+    assert "--batch" not in item.why
 
 
 def test_another_owner_that_came_meanwhile_keeps_the_lease() -> None:

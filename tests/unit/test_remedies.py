@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What errors and answers tell people to do can be done."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import shardbatch
+
+KNOWN = {"status", "shards", "batches", "release"}
+
+
+def texts() -> dict[str, str]:
+    """Every module, comments and docstrings of functions included: simpler, and no harm."""
+    root = Path(shardbatch.__file__).parent
+    return {str(path.relative_to(root)): path.read_text() for path in root.rglob("*.py")}
+
+
+def test_every_command_that_is_named_exists() -> None:
+    arguments = texts()["cli/arguments.py"]
+    assert set(re.findall(r'ActionCommand\(\s+name="([a-z-]+)"', arguments)) == KNOWN
+    named = {
+        (path, verb) for path, text in texts().items() for verb in re.findall(r"airflow shardbatch ([a-z-]+)", text)
+    }
+    assert {verb for _, verb in named} <= KNOWN, sorted(named)
