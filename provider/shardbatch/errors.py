@@ -168,7 +168,7 @@ class WorkFailed(ProtocolError):
 class BatchParked(ProtocolError):
     """The batch is parked."""
 
-    remedy = "Mend the work, raise or leave out Policies(max_attempts), then 'airflow shardbatch release --batch' resumes it."
+    remedy = "Mend the work, raise Policies(max_attempts), then resume it with 'airflow shardbatch release --batch'."
 
 
 class OwnerUnknown(ShardbatchError):

@@ -111,6 +111,13 @@ def test_a_parked_batch_is_resumed_and_free_to_be_taken_over() -> None:
     assert (batch(store, "b9").state, batch(store, "b9").owner) == (BatchState.FROZEN, "")
 
 
+def test_a_parked_batch_is_not_resumed_by_its_owners_release() -> None:
+    store = filled()
+    store.create(frozen_batch("b9", OTHER, BatchState.PARKED))
+    assert "b9" not in [name for name, _ in run(store, owner=OTHER)]
+    assert batch(store, "b9").state is BatchState.PARKED
+
+
 def test_a_lease_whose_batch_was_never_made_is_left_to_the_next_claim() -> None:
     store = filled()
     row = lease(store, "s-landed")
