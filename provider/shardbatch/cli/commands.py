@@ -74,7 +74,7 @@ def release(args: Arguments) -> None:
             owner=args.owner,
             shards=args.shard,
             batch_id=args.batch,
-            actor=getpass.getuser(),
+            actor=_person(),
             reason=args.reason,
             dry_run=not args.yes,
         )
@@ -125,6 +125,13 @@ def _store(text: str | None) -> LeaseStore:
         store.close()
         raise
     return store
+
+
+def _person() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a user id that has no name
+        return f"user id {os.getuid()}"
 
 
 def _print(output: str, found: Sequence[Any], table: tables.Table) -> None:

@@ -18,7 +18,7 @@ class ReadLimits:
     :param bytes: bytes of data of one shard in one batch, default no limit.
     :param concurrency: shards that one read task reads at once, default 8 (1 to 64); each costs a thread and up to
         60 MB while a 10 MiB answer is in flight.
-    :raises ConfigurationError: for a limit of zero or less.
+    :raises ConfigurationError: for a limit of zero or less, or of another type.
     """
 
     duration: timedelta = timedelta(minutes=10)
@@ -27,6 +27,13 @@ class ReadLimits:
     concurrency: int = 8
 
     def __post_init__(self) -> None:
+        for name in ("duration", "concurrency"):
+            kind = timedelta if name == "duration" else int
+            if not isinstance(getattr(self, name), kind):
+                raise ConfigurationError(
+                    "ReadLimits({}={!r}) is no {}.".format(name, getattr(self, name), kind.__name__),
+                    remedy="Give a {}, or leave it out.".format(kind.__name__),
+                )
         for item in fields(self):
             value = getattr(self, item.name)
             if value is not None and (value <= timedelta(0) if item.name == "duration" else value <= 0):

@@ -12,7 +12,7 @@ from shardbatch.errors import ConfigurationError
 
 
 class GapPolicy(str, Enum):
-    """``fail``: a slice that begins with a gap waits until accepted. ``record``: it goes on, with the gap noted."""
+    """``fail``: a slice that begins with a gap waits until a run has ``record``, which goes on, with the gap noted."""
 
     FAIL = "fail"
     RECORD = "record"
@@ -53,7 +53,7 @@ class Policies:
     :param shard_errors: a shard that cannot be read: ``isolate`` (default) or ``fail``.
     :param sink: ``starts`` (default) for output below ``batch.output(...)``, ``own`` for a sink atomic by itself.
     :param max_attempts: attempts after which a batch is parked, default never (1 or more).
-    :raises ConfigurationError: for a word that is not known.
+    :raises ConfigurationError: for a word that is not known, or less than one attempt.
     """
 
     gap: GapPolicy = GapPolicy.FAIL
@@ -96,7 +96,8 @@ class ClaimOptions:
         if not 1 <= self.read_tasks <= 1000:
             raise ConfigurationError("ClaimOptions(read_tasks) is 1 to 1000.", remedy="The default is 16.")
         for name in ("stuck_after", "lease_duration", "attempt_grace"):
-            if getattr(self, name) <= timedelta(0):
+            value = getattr(self, name)
+            if not isinstance(value, timedelta) or value <= timedelta(0):
                 raise ConfigurationError(
-                    "ClaimOptions({}) must be above zero.".format(name), remedy="Give a timedelta."
+                    "ClaimOptions({}={!r}) must be above zero.".format(name, value), remedy="Give a timedelta."
                 )

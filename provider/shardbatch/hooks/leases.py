@@ -65,7 +65,7 @@ class SQLLeases:
     :param conn_id: Airflow's connection to it, of its type (``postgres``, ``mysql``, ``sqlite``). Not Airflow's own
         metadata database: its tasks cannot reach it, and its upgrades must not meet foreign tables.
     :param create: make missing tables, default yes.
-    :raises ConfigurationError: for an empty id.
+    :raises ConfigurationError: for an empty id, or a URL.
     """
 
     conn_id: str
@@ -74,6 +74,11 @@ class SQLLeases:
     def __post_init__(self) -> None:
         if not self.conn_id:
             raise ConfigurationError("SQLLeases has no conn_id.", remedy="Give the id of a connection.")
+        if "://" in self.conn_id:  # not repeated: it may hold a password
+            raise ConfigurationError(
+                "SQLLeases(conn_id) is a URL and no connection's id.",
+                remedy="Make an Airflow connection of it and give the connection's id.",
+            )
 
     def rendered(self, render: Callable[[str], str]) -> SQLLeases:
         """With its templates rendered."""

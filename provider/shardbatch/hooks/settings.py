@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import parse_qsl, urlsplit
 
 from airflow.sdk.configuration import conf
@@ -43,6 +44,11 @@ def default_leases() -> Leases | None:
     return leases_of(text, "Airflow's setting [shardbatch] leases") if text else None
 
 
+def without_secrets(text: str) -> str:
+    """A text for an error: a URL with a password is easily pasted where a connection's id belongs."""
+    return re.sub(r"//[^/]*@", "//***@", text)
+
+
 def leases_of(text: str, where: str) -> Leases:
     """The lease store that a text names; ``where`` it stands is said in the error.
 
@@ -50,12 +56,13 @@ def leases_of(text: str, where: str) -> Leases:
     """
     parts = urlsplit(text)
     options = dict(parse_qsl(parts.query))
-    if parts.scheme == "sql" and parts.netloc and not options:
-        return SQLLeases(parts.netloc)
-    if parts.scheme == "dynamodb" and parts.netloc and not options.keys() - {"conn_id", "region"}:
-        return DynamoDBLeases(parts.netloc, options.get("conn_id", "aws_default"), options.get("region"))
+    name = parts.netloc if not parts.path.strip("/") and not {"@", ":"} & set(parts.netloc) else ""
+    if parts.scheme == "sql" and name and not options:
+        return SQLLeases(name)
+    if parts.scheme == "dynamodb" and name and not options.keys() - {"conn_id", "region"}:
+        return DynamoDBLeases(name, options.get("conn_id", "aws_default"), options.get("region"))
     raise ConfigurationError(
-        f"{where} = {text!r} cannot be read.",
+        f"{where} = {without_secrets(text)!r} cannot be read.",
         remedy="Write sql://CONN_ID or dynamodb://TABLE?conn_id=aws_default&region=eu-west-1.",
     )
 
@@ -72,7 +79,7 @@ def default_staging() -> Staging | None:
     options = dict(parse_qsl(query))
     if options.keys() - {"conn_id", "region"}:
         raise ConfigurationError(
-            f"Airflow's setting [shardbatch] staging = {text!r} cannot be read.",
+            f"Airflow's setting [shardbatch] staging = {without_secrets(text)!r} cannot be read.",
             remedy="Write a URI, for S3 as s3://bucket/prefix?conn_id=aws_default.",
         )
     return Staging(uri, options.get("conn_id"), options.get("region"))

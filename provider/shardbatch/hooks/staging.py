@@ -27,7 +27,7 @@ class Staging:
         folder must be there already; a mount that is missing must not become an empty folder.
     :param conn_id: Airflow's AWS connection for ``s3://``, default: the worker's own credentials.
     :param region_name: of the bucket, default: the connection's.
-    :raises ConfigurationError: for a URI of another kind.
+    :raises ConfigurationError: for a URI of another kind, without a bucket, or with credentials in it.
     """
 
     uri: str
@@ -39,7 +39,13 @@ class Staging:
             self._require_kind()
 
     def _require_kind(self) -> None:
-        scheme = self.scheme
+        scheme, parts = self.scheme, urlsplit(self.uri)
+        if "@" in parts.netloc:  # not repeated: it may hold a password, and the URI stands in every manifest
+            raise ConfigurationError(
+                f"Staging({scheme}://…) has credentials in its URI.", remedy="Leave them out and give conn_id."
+            )
+        if scheme in _S3 and not parts.netloc:
+            raise ConfigurationError(f"Staging({self.uri!r}) names no bucket.", remedy="Give s3://bucket/prefix.")
         if scheme not in ("", "file", *_S3):
             raise ConfigurationError(
                 f"Staging({self.uri!r}): there is no file system for {scheme!r}.",

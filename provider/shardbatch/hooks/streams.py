@@ -32,7 +32,8 @@ class KinesisStream:
     :param page_records: records that one answer may hold at most, default 10,000 (1 to 10,000).
     :param calls_per_second: calls that a read makes on one shard, default 4 (above 0, at most 5, which is all that the
         service allows the readers of a shard together).
-    :raises ConfigurationError: for a stream without a name, an unknown start, or a ``datetime`` without a zone.
+    :raises ConfigurationError: for a stream without a name, what is neither a name nor an ARN, an unknown start, a
+        ``datetime`` without a zone, or a number out of its range.
     """
 
     name: str = ""
@@ -48,6 +49,8 @@ class KinesisStream:
             raise ConfigurationError(
                 "KinesisStream has neither or both of a name and stream_arn.", remedy="Give one of them."
             )
+        self._require_address()
+        self._require_pace()
         if isinstance(self.start, datetime):
             if self.start.utcoffset() is None:
                 raise ConfigurationError(
@@ -58,6 +61,27 @@ class KinesisStream:
                 f"KinesisStream(start={self.start!r}) is not known.",
                 remedy="Choose 'TRIM_HORIZON', 'LATEST' or an aware datetime.",
             )
+
+    def _require_address(self) -> None:
+        if "{{" in self.address:
+            return
+        arn = self.address.startswith("arn:")
+        named = ":stream/" in self.address and ":kinesis:" in self.address if arn else not {"/", ":"} & {*self.address}
+        if not named or (self.stream_arn and not arn):
+            raise ConfigurationError(
+                f"KinesisStream({self.address!r}) is neither the name nor the ARN of a Kinesis stream.",
+                remedy="Give a name, or an ARN like arn:aws:kinesis:REGION:ACCOUNT:stream/NAME.",
+            )
+
+    def _require_pace(self) -> None:
+        for name, fits, words in (
+            ("page_records", 1 <= self.page_records <= 10_000, "1 to 10,000"),
+            ("calls_per_second", 0 < self.calls_per_second <= 5, "above 0 and at most 5"),
+        ):
+            if not fits:
+                raise ConfigurationError(
+                    f"KinesisStream({name}={getattr(self, name)}) is out of range.", remedy=f"It is {words}."
+                )
 
     @property
     def address(self) -> str:

@@ -15,7 +15,7 @@ from shardbatch.hooks import spark, spark_process
 from shardbatch.hooks.attempt import Attempt, Heartbeat
 from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.spark import Submission
-from shardbatch.operators.step import final_errors
+from shardbatch.operators.step import final_errors, place
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -80,7 +80,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         super().__init__(**kwargs)
         if heartbeat <= timedelta(0):
             raise ConfigurationError(
-                f"SparkSubmitBatchOperator({self.task_id!r}, heartbeat) must be above zero.", remedy="Give a timedelta."
+                f"{place(self)}: SparkSubmitBatchOperator(heartbeat) must be above zero.", remedy="Give a timedelta."
             )
         self.manifest_uri = batch.manifest_uri if batch is not None else manifest_uri
         self.manifest_digest = batch.manifest_digest if batch is not None else manifest_digest
@@ -88,11 +88,14 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         self.attempt = batch.attempt if batch is not None else attempt
         self.heartbeat = heartbeat
         self._require(app_name=app_name or batch, stream=stream or batch)
-        self.batch_of = (
-            batch.application
-            if batch is not None
-            else Application.of(app_name or "", cast("KinesisStream", stream), leases, staging, group_id=group_id)
-        )
+        try:
+            self.batch_of = (
+                batch.application
+                if batch is not None
+                else Application.of(app_name or "", cast("KinesisStream", stream), leases, staging, group_id=group_id)
+            )
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
         self._submission: Submission | None = None
         self._open: Attempt | None = None
 
@@ -102,7 +105,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         missing = sorted(name for name, value in given.items() if value is None)
         if missing:
             raise ConfigurationError(
-                f"SparkSubmitBatchOperator({self.task_id!r}) has neither batch nor {', '.join(missing)}.",
+                f"{place(self)}: SparkSubmitBatchOperator has neither batch nor {', '.join(missing)}.",
                 remedy='Give batch=, the group of "with StreamBatch(…) as batch".',
             )
 

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions, Policies
-from shardbatch.errors import ShardbatchError
+from shardbatch.errors import ConfigurationError, ShardbatchError
 from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
@@ -36,6 +36,11 @@ def final_errors() -> Iterator[None]:
         if error.retryable:
             raise
         raise AirflowFailException(str(error)) from error
+
+
+def place(task: BaseOperator) -> str:
+    """Which task of which DAG, for errors while a DAG file is parsed."""
+    return f"DAG {task.dag.dag_id!r}, task {task.task_id!r}" if task.has_dag() else f"Task {task.task_id!r}"
 
 
 class Step(BaseOperator):
@@ -78,7 +83,10 @@ class Step(BaseOperator):
         self.limits = limits
         self.claim = claim
         self.policies = policies
-        self.application()
+        try:
+            self.application()
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
 
     def application(self) -> Application:
         """The application as its author wrote it."""

@@ -6,13 +6,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shardbatch import DynamoDBLeases, KinesisStream, SQLLeases, Staging
+from shardbatch import ClaimOptions, DynamoDBLeases, KinesisStream, Policies, ReadLimits, SQLLeases, Staging
 from shardbatch.core.position import LATEST, TRIM_HORIZON, at_timestamp
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks import settings
@@ -45,14 +45,51 @@ def test_starts() -> None:
         lambda: KinesisStream("a", start=datetime(2026, 1, 1)),
         lambda: DynamoDBLeases(""),
         lambda: SQLLeases(""),
+        lambda: KinesisStream("a/b"),
+        lambda: KinesisStream(stream_arn="orders"),
+        lambda: KinesisStream("arn:aws:sqs:eu-west-1:111122223333:orders"),
+        lambda: KinesisStream("a", page_records=0),
+        lambda: KinesisStream("a", page_records=10_001),
+        lambda: KinesisStream("a", calls_per_second=0),
+        lambda: KinesisStream("a", calls_per_second=6),
+        lambda: Staging("s3://"),
+        lambda: Staging("s3:///prefix"),
+        lambda: ReadLimits(records=0),
+        lambda: ReadLimits(bytes=-1),
+        lambda: ReadLimits(concurrency=0),
+        lambda: ReadLimits(duration=timedelta(0)),
+        lambda: ReadLimits(duration=600),  # type: ignore[arg-type]
+        lambda: ClaimOptions(max_shards=0),
+        lambda: ClaimOptions(read_tasks=0),
+        lambda: ClaimOptions(stuck_after=timedelta(0)),
+        lambda: ClaimOptions(attempt_grace=60),  # type: ignore[arg-type]
+        lambda: Policies(max_attempts=0),
+        lambda: Policies(gap="ignore"),  # type: ignore[arg-type]
         lambda: Staging("relative/folder"),
         lambda: Staging("ftp://host/folder"),
         lambda: Staging(""),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(wrong: Callable[[], object]) -> None:
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(ConfigurationError) as caught:
         wrong()
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: SQLLeases("postgresql://me:s3cr3t@db/leases"),
+        lambda: Staging("s3://me:s3cr3t@lake/staging"),
+        lambda: settings.leases_of("postgresql://me:s3cr3t@db/leases", "--leases"),
+        lambda: settings.leases_of("sql://me:s3cr3t@db/leases", "--leases"),
+        lambda: settings.leases_of("sql://leases_db/more", "--leases"),
+    ],
+)
+def test_a_url_where_an_id_belongs_is_refused_and_not_repeated(wrong: Callable[[], object]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        wrong()
+    assert "s3cr3t" not in str(caught.value)
 
 
 def test_texts_are_templates() -> None:

@@ -13,7 +13,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, TaskGroup, TriggerRule, setup, task, task_group, teardown
 from airflow.serialization.serialized_objects import DagSerialization
 
-from shardbatch import KinesisStream, SQLLeases, Staging, StreamBatch, batch_params
+from shardbatch import ClaimOperator, KinesisStream, SQLLeases, Staging, StreamBatch, batch_params
 from shardbatch.errors import ConfigurationError
 
 
@@ -175,6 +175,20 @@ def block(**changes: Any) -> None:
 
 def test_an_application_name_with_a_slash() -> None:
     assert "'a/b'" in refused(lambda: block(app_name="a/b"))
+    assert "app_name" in refused(lambda: block(app_name=""))
+
+
+def test_a_single_operator_names_its_dag_and_task() -> None:
+    def alone() -> None:
+        ClaimOperator(
+            task_id="claim_orders",
+            app_name="a/b",
+            stream=KinesisStream("s"),
+            leases=SQLLeases("l"),
+            staging=Staging("/"),
+        )
+
+    assert "task 'claim_orders': app_name 'a/b'" in refused(alone)
 
 
 def test_no_lease_store_or_staging_folder() -> None:
