@@ -7,17 +7,20 @@ The order of writes is stamp, manifest, row. A freeze that dies anywhere leaves 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from shardbatch.consumer.attempt import expect_batch, lost, open_next
 from shardbatch.consumer.consumer import Consumer, first_count, new_batch_id
 from shardbatch.consumer.settle import Stamped, read_batches, settle
 from shardbatch.core import lease as leases
+from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.manifest import Manifest, ShardSlice, digest, totals_of
 from shardbatch.core.owner import Owner
 from shardbatch.core.planner import complete_lineage
 from shardbatch.core.policies import GapPolicy
+from shardbatch.core.rows import APPLICATION, Key
 from shardbatch.core.shard import generations
 from shardbatch.errors import BatchParked, GapFound, LeaseLost, ManifestChanged, SourceError
 
@@ -194,7 +197,7 @@ def _manifest(consumer: Consumer, me: str, batch_id: str, collected: list[Lease]
         batch_id=batch_id,
         app_name=consumer.namespace.app_name,
         stream_name=consumer.namespace.stream_name,
-        stream_id=consumer.source.identity(),
+        stream_id=_stream_id(consumer),
         scope=consumer.scope,
         owner=me,
         created_at_ms=now_ms,
@@ -203,6 +206,15 @@ def _manifest(consumer: Consumer, me: str, batch_id: str, collected: list[Lease]
         slices=slices,
         totals=totals_of(slices),
     )
+
+
+def _stream_id(consumer: Consumer) -> str:
+    """The stream that the checkpoints belong to, which is the one that claim found; an interval may have no such row.
+
+    The stream itself need not be asked, so most freezes open no connection to it.
+    """
+    row = cast("Application | None", consumer.store.get(Key(APPLICATION, consumer.namespace, ())))
+    return row.stream_id if row is not None else consumer.source.identity()
 
 
 def _frozen(batch: Batch, waiting: tuple[str, ...], shards: int = 0) -> Frozen:

@@ -88,7 +88,13 @@ def aws_client(service: str, conn_id: str | None, region_name: str | None, **con
 
     hook = aws_hook(service, conn_id, region_name)
     try:
-        return hook.get_client_type(region_name=region_name, config=hook.config.merge(Config(**config)))
+        # The hook's own client would name the calling operator to AWS, for which it looks at every loaded module.
+        return hook.get_session(region_name=region_name).client(
+            service_name=service,
+            endpoint_url=hook.conn_config.get_service_endpoint_url(service),
+            config=hook.config.merge(Config(**config)),
+            verify=hook.verify,
+        )
     except NoRegionError as error:
         raise ConfigurationError(
             f"The connection {conn_id!r} names no region.",

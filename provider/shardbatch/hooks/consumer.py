@@ -14,6 +14,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions, Policies
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.lazy_source import LazySource
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.liveness import liveness
 from shardbatch.hooks.run import RunRequest, request_of
@@ -128,7 +129,7 @@ class Application:
 
         return Consumer(
             namespace=Namespace(self.app_name, self.stream.stream_name),
-            source=self.stream.open(),
+            source=LazySource(self.stream.stream_name, self.stream.open),
             store=self.leases.open(),
             landing=self.staging.open(),
             liveness=liveness(owner.deployment),

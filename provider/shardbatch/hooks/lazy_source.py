@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A source that is opened when it is first asked.
+
+Commit never asks the stream and freeze hardly ever: they need neither its client nor the libraries behind it, whose
+loading takes longer than all else that these tasks do.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shardbatch.core.ports import Capabilities, Page, Source
+    from shardbatch.core.position import Position
+    from shardbatch.core.shard import Shard
+
+
+class LazySource:
+    """Implements :class:`shardbatch.core.ports.Source`; may be used by many threads.
+
+    :param name: the stream's name.
+    :param make: opens the source; what it raises is raised by the first question.
+    """
+
+    def __init__(self, name: str, make: Callable[[], Source]) -> None:
+        self.name = name
+        self._make = make
+        self._made: Source | None = None
+        self._lock = threading.Lock()
+
+    def _source(self) -> Source:
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the source can do."""
+        return self._source().capabilities
+
+    def identity(self) -> str:
+        """What tells this stream from another one of the same name."""
+        return self._source().identity()
+
+    def list_shards(self) -> Sequence[Shard]:
+        """Every shard that the service lists."""
+        return self._source().list_shards()
+
+    def resolve(self, start: Position) -> Position:
+        """A start that stays the same for ever."""
+        return self._source().resolve(start)
+
+    def retention_ms(self) -> int | None:
+        """How long the service keeps a record, or ``None`` if it does not say."""
+        return self._source().retention_ms()
+
+    def read(self, shard_id: str, after: Position) -> Iterator[Page]:
+        """Pages of a shard from a position on."""
+        return self._source().read(shard_id, after)
+
+    def close(self) -> None:
+        """Give back connections, if there are any."""
+        with self._lock:
+            if self._made is not None:
+                self._made.close()
