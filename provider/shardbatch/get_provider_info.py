@@ -14,13 +14,7 @@ def get_provider_info() -> dict[str, Any]:
         "package-name": "airflow-provider-shardbatch",
         "name": INTEGRATION,
         "description": "Consume sharded streams in batches: claim, read, freeze, transform, commit.",
-        "integrations": [
-            {
-                "integration-name": INTEGRATION,
-                "external-doc-url": "https://pypi.org/project/airflow-provider-shardbatch/",
-                "tags": ["service"],
-            }
-        ],
+        "integrations": [{"integration-name": INTEGRATION, "tags": ["service"]}],
         "operators": [{"integration-name": INTEGRATION, "python-modules": _modules("operators", OPERATORS)}],
         "hooks": [{"integration-name": INTEGRATION, "python-modules": _modules("hooks", HOOKS)}],
         "cli": ["shardbatch.cli.get_cli_commands"],

@@ -147,7 +147,7 @@ class SparkBatch:
                 raise
             raise StagingError(
                 f"A landed file of batch {self.batch_id} is missing in {self._staging}.",
-                remedy="Restore it. Slices of committed batches are removed after archive_for (7 days by default).",
+                remedy="Restore it from a backup of staging, and let nothing remove slices that may be replayed.",
             ) from error
         column = F.lit(generation).cast("int").alias("shard_generation")
         return frame.select(*[column if n == "shard_generation" else F.col(n) for n in RECORD_SCHEMA.names])

@@ -19,6 +19,10 @@ def test_it_fits_airflows_schema() -> None:
     jsonschema.validate(get_provider_info(), schema)
 
 
+def test_it_names_no_address_that_may_not_be_there() -> None:
+    assert "://" not in json.dumps(get_provider_info()["integrations"])
+
+
 def test_every_module_and_class_that_it_names_is_there() -> None:
     info = get_provider_info()
     for part in ("operators", "hooks"):
