@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two lines of progress of one shard.
 PROGRESS_EVERY = 15.0
+#: No stream keeps records for less: a tip that was seen within this time needs no question for the retention.
+LEAST_RETENTION_MS = 3_600_000
 
 
 class Stopped(Exception):
@@ -54,6 +56,7 @@ class _Tally:
         self.page: Page | None = None
         self.interval = read.consumer.interval
         self.interval_over = False
+        self.looked = False
 
     def add(self, page: Page, now_ms: int) -> None:
         """Count a page."""
@@ -67,8 +70,17 @@ class _Tally:
                 self.first_arrival_ms = arrivals[0].value // 1000
             self.last_arrival_ms = arrivals[rows - 1].value // 1000
             self.last = page.records.column("sequence_number")[rows - 1].as_py()
-        if page.millis_behind_latest == 0:
+        elif page.millis_behind_latest == 0:  # beside records it says nothing, see Budget.at_tip
             self.caught_up_ms = now_ms
+
+    def unseen(self, page: Page, now_ms: int) -> bool:
+        """Whether the first page that tells anything comes long after the last look at a shard of which no record was
+        ever committed: no checkpoint's record can show there that others expired."""
+        if self.looked or not (page.records.num_rows or page.millis_behind_latest is not None):
+            return False
+        self.looked = True
+        seen = self.lease.caught_up_ms
+        return not self.lease.checkpoint.exact and seen is not None and now_ms - seen > LEAST_RETENTION_MS
 
     def wanted(self, page: Page) -> pa.RecordBatch:
         """The records of a page that belong to the slice: all, or those that arrived within the interval."""
@@ -140,7 +152,7 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> None:
         if read.held.lost:
             return
         tally.add(page, read.consumer.now_ms())
-        if page.gone or page.checkpoint_gone:
+        if page.gone or page.checkpoint_gone or tally.unseen(page, read.consumer.now_ms()):
             tally.gap = _gap(read, tally, page)
         wanted = tally.wanted(page)
         if wanted.num_rows:

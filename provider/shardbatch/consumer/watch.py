@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.core.lease import Lease
 
 #: How many held shards are asked for their oldest waiting record.
 PEEKED_SHARDS = 3
+#: How many answers without a record are followed, on each of them.
+PEEKED_PAGES = 20
 
 
 def stood_still(consumer: Consumer, foreign: Sequence[Lease], *, all_of_them: bool) -> set[str]:
@@ -49,7 +52,7 @@ def waiting_ms(consumer: Consumer, held: Sequence[Lease]) -> int | None:
     oldest: list[int] = []
     for lease in sorted(held, key=lambda item: item.checkpoint_arrival_ms or 0)[:PEEKED_SHARDS]:
         pages = consumer.source.read(lease.shard_id, lease.checkpoint)
-        for page in pages:
+        for page in islice(pages, PEEKED_PAGES):
             if page.records.num_rows:
                 arrival = page.records.column("arrival_time")[0].value
                 oldest.append(arrival // 1000)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a look at the stream may conclude: that it is at the tip, that records expired, that others wait."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shardbatch.consumer import Outcome
+from shardbatch.core.lease import Lease
+from shardbatch.core.limits import ReadLimits
+from shardbatch.core.policies import GapPolicy, Policies
+from shardbatch.core.ports import Page
+from shardbatch.core.position import LATEST
+from tests.support.rig import Rig
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "staging")
+
+
+def only(rig: Rig) -> Lease:
+    (lease,) = rig.consumer().leases()
+    return lease
+
+
+def later(rig: Rig, hours: float) -> None:
+    rig.time.ms += int(hours * 3_600_000)
+    rig.stream.now_ms += int(hours * 3_600_000)
+
+
+def test_records_that_came_and_expired_before_the_first_was_ever_read_are_a_gap(rig: Rig) -> None:
+    rig.run("r1", start=LATEST)
+    assert not only(rig).checkpoint.exact
+    rig.stream.put("a", "b")
+    later(rig, 25)
+    rig.stream.trim(only(rig).shard_id, keep=0)
+    left = rig.stream.put("c")
+    rig.land("r2", rig.claim("r2"))
+    pending = only(rig).pending
+    assert pending is not None
+    assert pending.gap is not None
+    assert pending.gap.first_available == left[0]
+
+
+def test_a_shard_without_a_record_so_far_is_no_gap_while_it_is_looked_at(rig: Rig) -> None:
+    rig.run("r1", start=LATEST)
+    for number in range(5):
+        later(rig, 12)
+        assert rig.run(f"quiet{number}").batch_id is None
+    sent = rig.stream.put("a")
+    assert rig.run("r2").gaps == 0
+    assert rig.committed() == sent
+
+
+def test_an_accepted_gap_of_a_quiet_shard_is_not_found_again(rig: Rig) -> None:
+    policies = Policies(gap=GapPolicy.RECORD)
+    rig.run("r1", start=LATEST)
+    later(rig, 48)
+    assert rig.run("r2", policies=policies).gaps == 1
+    later(rig, 2)
+    assert rig.run("r3", policies=policies).batch_id is None
+
+
+def test_a_lag_of_zero_beside_records_is_no_sight_of_the_tip(rig: Rig) -> None:
+    read = rig.stream.read
+
+    def flat(shard_id, position) -> Iterator[Page]:
+        """A server that reports no lag, ever."""
+        return (replace(page, millis_behind_latest=0) for page in read(shard_id, position))
+
+    rig.stream.read = flat  # type: ignore[method-assign]
+    rig.stream.put(*"abcdef")
+    rig.run("r1", limits=ReadLimits(records=3))
+    assert only(rig).caught_up_ms is None
+    rig.stream.put("g")
+    later(rig, 25)
+    rig.stream.trim(only(rig).shard_id, keep=1)
+    assert rig.run("r2", policies=Policies(gap=GapPolicy.RECORD)).gaps == 1
+
+
+def test_looking_whether_records_wait_ends_on_a_shard_that_shows_none(rig: Rig) -> None:
+    rig.stream.put("a")
+    rig.claim("r1")
+    read = rig.stream.read
+    pages = itertools.count()
+
+    def sparse(shard_id, position) -> Iterator[Page]:
+        (page,) = itertools.islice(read(shard_id, position), 1)
+        while next(pages) < 10_000:
+            yield replace(page, records=page.records.slice(0, 0), next=position, millis_behind_latest=1000)
+
+    rig.stream.read = sparse  # type: ignore[method-assign]
+    assert rig.claim("r2").outcome is Outcome.HELD
+    assert next(pages) < 100
