@@ -78,10 +78,28 @@ def aws_hook(service: str, conn_id: str | None, region_name: str | None) -> AwsB
     return AwsBaseHook(aws_conn_id=conn_id, client_type=service, region_name=region_name)
 
 
+def aws_session(hook: AwsBaseHook[Any], region_name: str | None) -> Any:
+    """The hook's boto3 session; a role that its connection names is assumed.
+
+    :raises ConfigurationError: if AWS does not allow that.
+    """
+    from botocore.exceptions import ClientError
+
+    try:
+        return hook.get_session(region_name=region_name)
+    except ClientError as error:
+        if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
+            raise
+        raise ConfigurationError(
+            f"The connection {hook.aws_conn_id!r} cannot assume its role: {error}.",
+            remedy="Correct role_arn and the credentials in the connection, or the trust policy of the role.",
+        ) from error
+
+
 def aws_client(service: str, conn_id: str | None, region_name: str | None, **config: Any) -> Any:
     """A boto3 client; ``config`` (botocore's ``Config``) wins over the connection's own.
 
-    :raises ConfigurationError: if the connection, the provider or the region is missing.
+    :raises ConfigurationError: if the connection, the provider or the region is missing, or its role is not allowed.
     """
     from botocore.config import Config
     from botocore.exceptions import NoRegionError
@@ -89,7 +107,7 @@ def aws_client(service: str, conn_id: str | None, region_name: str | None, **con
     hook = aws_hook(service, conn_id, region_name)
     try:
         # The hook's own client would name the calling operator to AWS, for which it looks at every loaded module.
-        return hook.get_session(region_name=region_name).client(
+        return aws_session(hook, region_name).client(
             service_name=service,
             endpoint_url=hook.conn_config.get_service_endpoint_url(service),
             config=hook.config.merge(Config(**config)),

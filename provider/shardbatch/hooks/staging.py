@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from shardbatch.errors import ConfigurationError
-from shardbatch.hooks.connections import aws_hook
+from shardbatch.hooks.connections import aws_hook, aws_session
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -88,12 +88,12 @@ class Staging:
 def s3_file_system(conn_id: str | None, region_name: str | None) -> FileSystem:
     """pyarrow's S3 file system with the credentials of a connection; temporary ones last for one task.
 
-    :raises ConfigurationError: if the connection, its credentials or a library is missing.
+    :raises ConfigurationError: if the connection, its credentials or a library is missing, or its role is not allowed.
     """
     hook = aws_hook("s3", conn_id, region_name)
     from pyarrow.fs import S3FileSystem
 
-    session = hook.get_session(region_name=region_name)
+    session = aws_session(hook, region_name)
     credentials = session.get_credentials()
     if credentials is None:
         raise ConfigurationError(

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +175,40 @@ def test_a_client_without_a_region_says_so(connection: Connect, monkeypatch: pyt
     connection("aws", conn_type="aws", login="x", password="y")
     with pytest.raises(ConfigurationError, match="region"):
         aws_client("kinesis", "aws", None)
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """An STS that allows nothing."""
+
+    def do_POST(self) -> None:
+        body = b"<ErrorResponse><Error><Code>AccessDenied</Code><Message>not you</Message></Error></ErrorResponse>"
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words: Any) -> None: ...
+
+
+def test_a_role_that_may_not_be_assumed_is_named_with_the_remedy(connection: Connect) -> None:
+    server = HTTPServer(("127.0.0.1", 0), Refusing)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        extra = {
+            "region_name": "eu-west-1",
+            "role_arn": "arn:aws:iam::111122223333:role/reader",
+            "service_config": {"sts": {"endpoint_url": f"http://127.0.0.1:{server.server_port}"}},
+        }
+        connection("other_account", conn_type="aws", login="AKIDEXAMPLE", password="hidden", extra=extra)
+        for ask in (KinesisStream("s", aws_conn_id="other_account").open, Staging("s3://b/k", "other_account").open):
+            with pytest.raises(ConfigurationError, match=r"'other_account' cannot assume.*trust policy") as told:
+                ask()
+            assert "hidden" not in str(told.value)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_the_staging_file_system_has_the_connections_endpoint_and_token(connection: Connect) -> None:
