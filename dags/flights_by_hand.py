@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The single operators, wired by hand: for tasks that shall not stand in one group. ``StreamBatch`` does all of this.
 
-Three things are not to be forgotten: freeze is a setup task, so that clearing the work opens an attempt; commit stands
+Four things are not to be forgotten: freeze is a setup task, so that clearing the work opens an attempt; commit stands
 after *all* of the work and has the trigger rule ``none_failed``, so that an empty batch, whose work is skipped, is
-committed too; and all steps name the same application.
+committed too; all steps name the same application; and a report task after commit fails a run that left a shard out.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from shardbatch import (
     FreezeOperator,
     KinesisStream,
     ReadOperator,
+    ReportOperator,
     SparkSubmitBatchOperator,
     SQLLeases,
     Staging,
@@ -41,11 +42,12 @@ with DAG(
     catchup=False,
     max_active_runs=1,
 ):
-    claim = ClaimOperator(task_id="claim", skips=["read", "freeze", "by_day", "commit"], **APPLICATION)
-    read = ReadOperator.partial(task_id="read", **APPLICATION).expand_kwargs(claim.output)
+    claim = ClaimOperator(task_id="claim", skips=["read", "freeze", "by_day", "commit", "report"], **APPLICATION)
+    read = ReadOperator.partial(task_id="read", **APPLICATION).expand(entry=claim.output)
     freeze = FreezeOperator(
         task_id="freeze",
         handed=claim.output["batch_id"],
+        claim_id=claim.output["claim_id"],
         skips=["by_day"],
         trigger_rule="none_failed",
         **APPLICATION,
@@ -70,3 +72,5 @@ with DAG(
         **APPLICATION,
     )
     read >> freeze >> by_day >> commit
+    # What must fail the run although the batch was committed: a shard that could not be read, a gap.
+    ReportOperator.partial(task_id="report", retries=0).expand_kwargs(commit.output)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shardbatch.landing.batch import open_batch as open_batch
     from shardbatch.operators.claim import ClaimOperator as ClaimOperator
     from shardbatch.operators.commit import CommitOperator as CommitOperator
+    from shardbatch.operators.commit import ReportOperator as ReportOperator
     from shardbatch.operators.freeze import FreezeOperator as FreezeOperator
     from shardbatch.operators.read import ReadOperator as ReadOperator
     from shardbatch.operators.spark import SparkSubmitBatchOperator as SparkSubmitBatchOperator
@@ -39,6 +40,7 @@ _HOMES = {
     "Policies": "core.policies",
     "ReadLimits": "core.limits",
     "ReadOperator": "operators.read",
+    "ReportOperator": "operators.commit",
     "SQLLeases": "hooks.leases",
     "SparkSubmitBatchOperator": "operators.spark",
     "Staging": "hooks.staging",
