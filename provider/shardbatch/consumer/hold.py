@@ -11,7 +11,6 @@ from shardbatch.consumer.consumer import Consumer
 from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
 from shardbatch.core.slice import Slice
-from shardbatch.errors import StoreError
 
 
 class Held:
@@ -98,7 +97,7 @@ class Renewal:
             for held in current:
                 try:
                     held.renew()
-                except StoreError as error:
+                except Exception as error:  # noqa: BLE001 - the others must go on being renewed
                     self._consumer.warn(
                         "Could not renew the lease of {}: {}; trying again.".format(held.shard_id, error)
                     )

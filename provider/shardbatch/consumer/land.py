@@ -194,6 +194,7 @@ def land(consumer: Consumer, owner: Owner, group: str, tip_ms: int, stop: thread
         for lease in consumer.leases(lease_owner=me, read_group=group)
         if lease.batch_id is None and not lease.completed
     ]
+    mine.sort(key=lambda lease: (lease.millis_behind_latest is not None, -(lease.millis_behind_latest or 0)))
     task = _Task(consumer, me, group, tip_ms, stop or threading.Event())
     landed = task.run(mine)
     consumer.say(_summary(group, landed))

@@ -59,7 +59,8 @@ def plan(
     """Sort the open, unstamped leases into those that this owner may take now and those that wait (KV-4).
 
     A lease that this owner holds already comes first, so that a cleared claim answers as before; then the oldest
-    generation, then the largest backlog where it is known.
+    generation, then the largest backlog that it may have: what was last seen of it, and the time since then. So a
+    shard that was caught up comes again after its turn, also where ``max_shards`` takes a few only.
     """
     rows = {lease.shard_id: lease for lease in leases}
     depth = generations({lease.shard_id: lease.parent_shard_ids for lease in rows.values()})
@@ -83,7 +84,7 @@ def plan(
         return (
             lease.lease_owner != owner,
             depth[lease.shard_id],
-            -(lease.millis_behind_latest or 0),
+            lease.updated_at_ms - (lease.millis_behind_latest or 0),
             lease.shard_id,
         )
 

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No shard is forgotten where a run takes fewer than there are, or has time for a few only."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from shardbatch.consumer.hold import Held, Renewal
+from shardbatch.core.limits import ReadLimits
+from shardbatch.core.policies import ClaimOptions
+from shardbatch.core.ports import Clock
+from tests.support.rig import Rig
+from tests.support.scripted import ScriptedStream
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "staging")
+
+
+def test_runs_that_take_one_shard_each_take_all_in_turn(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=3)
+    options = ClaimOptions(max_shards=1)
+    for number in range(6):
+        for shard_id in rig.stream.shards:
+            rig.stream.put("a", shard_id=shard_id)
+        rig.time.ms += 60_000
+        rig.stream.now_ms += 60_000
+        rig.run(f"r{number}", options=options)
+    counts = [sum(shard == read for read, _ in rig.stream.reads) for shard in rig.stream.shards]
+    assert counts == [2, 2, 2]
+
+
+def test_a_shard_that_is_always_behind_does_not_keep_the_others_from_being_read(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=2, page_size=1)
+    busy, quiet = rig.stream.shards
+    rig.stream.put(*"aaa", shard_id=busy)
+    options = ClaimOptions(max_shards=1)
+    rig.run("r0", options=options, limits=ReadLimits(records=1))
+    rig.run("r1", options=options, limits=ReadLimits(records=1))
+    sent = rig.stream.put("b", shard_id=quiet)
+    for number in range(2, 12):
+        rig.time.ms += 60_000
+        rig.stream.now_ms += 60_000
+        rig.stream.put("a", "a", shard_id=busy)
+        rig.run(f"r{number}", options=options, limits=ReadLimits(records=1))
+    assert set(sent) <= set(rig.committed())
+
+
+def test_what_one_run_had_no_time_for_is_read_first_by_the_next(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=2, page_size=1)
+    first, second = rig.stream.shards
+    rig.stream.put(*"b" * 30, shard_id=second)
+    rig.stream.now_ms += 1000
+    rig.stream.put(*"a" * 30, shard_id=first)
+    taken = []
+    for run in ("r1", "r2"):
+        ticks = iter(range(10_000))
+        clock = Clock(rig.time.now_ms, lambda ticks=ticks: float(next(ticks)), rig.time.sleep)
+        limits = ReadLimits(duration=timedelta(seconds=20), concurrency=1)
+        rig.run(run, options=ClaimOptions(read_tasks=1), limits=limits, clock=clock)
+        done = set(rig.committed())
+        taken.append([sum(str(i.sequence_number) in done for i in rig.stream.shards[s].items) for s in (first, second)])
+    assert taken[0][0] > taken[0][1]
+    assert taken[1][1] - taken[0][1] > taken[1][0] - taken[0][0]
+
+
+def test_a_lease_whose_renewal_goes_wrong_does_not_keep_the_others_from_theirs(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=2)
+    rig.claim("r1")
+    consumer, me = rig.consumer(), str(rig.owner("r1"))
+    first, second = (Held(consumer, me, row) for row in consumer.leases())
+
+    class Broken(Held):
+        def renew(self) -> None:
+            raise RuntimeError("a fault of ours")
+
+    options = ClaimOptions(lease_duration=timedelta(milliseconds=30))
+    renewal = Renewal(rig.consumer(options=options))
+    renewal.add(Broken(consumer, me, first.row))
+    renewal.add(second)
+    count = second.row.lease_count
+    with renewal.running():
+        for _ in range(1000):
+            if second.row.lease_count > count + 1:
+                break
+            renewal._stop.wait(0.01)
+    assert second.row.lease_count > count + 1
+    assert any("a fault of ours" in line for line in rig.said)
