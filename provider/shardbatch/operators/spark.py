@@ -49,8 +49,9 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         ``app_name``, ``stream``, ``leases``, ``staging``, ``group_id``.
     :param heartbeat: between two signs of life, default 20 seconds (above 0). Keep it below a third of
         ``ClaimOptions(attempt_grace)``, else the batch may be taken for abandoned.
-    :raises ConfigurationError: if neither a group nor all of the single values are given; when it runs, if the Spark
-        connection, spark-submit or Java is missing.
+    :raises ConfigurationError: if neither a group nor all of the single values are given, or for a heartbeat that is
+        not above zero or not below the group's ``attempt_grace``; when it runs, if the Spark connection, spark-submit
+        or Java is missing.
     """
 
     template_fields: Sequence[str] = (
@@ -96,6 +97,12 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             )
         except ConfigurationError as error:
             raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
+        grace = self.batch_of.claim.attempt_grace
+        if batch is not None and heartbeat >= grace:
+            raise ConfigurationError(
+                f"{place(self)}: a heartbeat every {heartbeat} shows no life within attempt_grace, which is {grace}.",
+                remedy="Give a heartbeat below a third of ClaimOptions(attempt_grace).",
+            )
         self._submission: Submission | None = None
         self._open: Attempt | None = None
 

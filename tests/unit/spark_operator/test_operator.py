@@ -13,6 +13,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from shardbatch.core.policies import ClaimOptions
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import SQLLeases
 from shardbatch.hooks.staging import Staging
@@ -70,6 +71,17 @@ def test_without_a_group_every_missing_value_is_named() -> None:
 def test_a_heartbeat_of_zero_is_refused_at_parse_time(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="heartbeat"):
         operator(**given, heartbeat=timedelta(0))
+
+
+def test_a_heartbeat_that_is_slower_than_the_grace_is_refused_with_dag_and_task(given: dict[str, Any]) -> None:
+    of_group = {name: given[name] for name in ("app_name", "stream", "leases", "staging")}
+    claim = ClaimOptions(attempt_grace=timedelta(seconds=15))
+    with (
+        pytest.raises(ConfigurationError, match=r"DAG 'dag', task 'orders.transform': .* attempt_grace"),
+        DAG("dag", schedule=None),
+        StreamBatch("orders", claim=claim, **of_group) as batch,
+    ):
+        SparkSubmitBatchOperator(task_id="transform", application="job.py", batch=batch)
 
 
 def test_an_empty_batch_is_skipped(given: dict[str, Any]) -> None:
