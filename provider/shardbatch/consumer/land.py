@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 
 from shardbatch.consumer.consumer import Consumer, first_count
 from shardbatch.consumer.hold import Held, Renewal
@@ -64,6 +64,7 @@ class _Task:
         self.first_error: BaseException | None = None
         self.seen: set[str] = set()
         self.listing: dict[str, Shard] = {}
+        self.retention_ms = cache(consumer.source.retention_ms)
 
     def run(self, mine: list[Lease]) -> Landed:
         """Read every lease and the children that become ready."""
@@ -108,7 +109,8 @@ class _Task:
             raise Stopped
         if held.row.pending is not None:
             return held.row.pending
-        return read_shard(ShardRead(self.consumer, held, self.owner, self.tip_ms, self.deadline, self.stop))
+        retention = self.retention_ms
+        return read_shard(ShardRead(self.consumer, held, self.owner, self.tip_ms, self.deadline, self.stop, retention))
 
     def _finished(self, held: Held, result: Callable[[], Slice | None]) -> list[Lease]:
         try:

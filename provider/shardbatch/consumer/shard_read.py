@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ class Stopped(Exception):
 
 @dataclass
 class ShardRead:
-    """What reading one shard needs."""
+    """What reading one shard needs; ``retention_ms`` is asked once for all shards of a task."""
 
     consumer: Consumer
     held: Held
@@ -38,6 +39,7 @@ class ShardRead:
     tip_ms: int
     deadline: float
     stop: threading.Event
+    retention_ms: Callable[[], int | None]
 
 
 class _Tally:
@@ -171,8 +173,7 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> None:
 def _gap(read: ShardRead, tally: _Tally, page: Page) -> Gap | None:
     """What was lost, if anything: nothing, if the shard's tip was seen within the retention."""
     lease, now = tally.lease, read.consumer.now_ms()
-    retention = read.consumer.source.retention_ms()
-    if not page.gone and _within(lease.caught_up_ms, now, retention):
+    if not page.gone and lease.caught_up_ms is not None and _kept(read, now - lease.caught_up_ms):
         return None
     first = page.records.column("sequence_number")[0].as_py() if page.records.num_rows else None
     reason = (
@@ -185,8 +186,11 @@ def _gap(read: ShardRead, tally: _Tally, page: Page) -> Gap | None:
     return gap
 
 
-def _within(caught_up_ms: int | None, now_ms: int, retention_ms: int | None) -> bool:
-    return caught_up_ms is not None and retention_ms is not None and now_ms - caught_up_ms < retention_ms
+def _kept(read: ShardRead, age_ms: int) -> bool:
+    if age_ms < LEAST_RETENTION_MS:
+        return True
+    retention = read.retention_ms()
+    return retention is not None and age_ms < retention
 
 
 def _slice(tally: _Tally, writer: SliceWriter) -> Slice:

@@ -13,10 +13,11 @@ import pytest
 from shardbatch.consumer import Outcome
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
-from shardbatch.core.policies import GapPolicy, Policies
+from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
 from shardbatch.core.ports import Page
 from shardbatch.core.position import LATEST
 from tests.support.rig import Rig
+from tests.support.scripted import ScriptedStream
 
 
 @pytest.fixture
@@ -98,3 +99,23 @@ def test_looking_whether_records_wait_ends_on_a_shard_that_shows_none(rig: Rig) 
     rig.stream.read = sparse  # type: ignore[method-assign]
     assert rig.claim("r2").outcome is Outcome.HELD
     assert next(pages) < 100
+
+
+def test_quiet_shards_are_looked_at_without_a_question_for_the_retention_each(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=8)
+    rig.options["options"] = ClaimOptions(read_tasks=1)
+    for shard_id in rig.stream.shards:
+        rig.stream.put("a", shard_id=shard_id)
+    rig.run("r1")
+    for shard_id in rig.stream.shards:
+        rig.stream.trim(shard_id, keep=0)
+    asked: list[int] = []
+    retention_ms = rig.stream.retention_ms
+    rig.stream.retention_ms = lambda: asked.append(1) or retention_ms()  # type: ignore[method-assign, func-returns-value]
+    for number in range(3):
+        later(rig, 0.25)
+        assert rig.run(f"quiet{number}").batch_id is None
+    assert asked == []
+    later(rig, 2)
+    assert rig.run("later").batch_id is None
+    assert len(asked) == 1  # once a task, not once a shard

@@ -33,7 +33,8 @@ def only(rig: Rig) -> Lease:
 
 def reading(rig: Rig, held: Held, consumer=None) -> ShardRead:
     me = str(rig.owner("r1"))
-    return ShardRead(consumer or rig.consumer(), held, me, rig.stream.now_ms + 1, 1e12, threading.Event())
+    tip_ms, retention = rig.stream.now_ms + 1, rig.stream.retention_ms
+    return ShardRead(consumer or rig.consumer(), held, me, tip_ms, 1e12, threading.Event(), retention)
 
 
 def test_a_slice_that_another_try_landed_is_the_answer_also_if_a_renewal_met_it_first(rig: Rig) -> None:
