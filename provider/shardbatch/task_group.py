@@ -57,10 +57,11 @@ class StreamBatch(TaskGroup):
     :param stream: what is read.
     :param leases: where leases are kept, default: the setting ``[shardbatch] leases``.
     :param staging: where slices and manifests stand, default: the setting ``[shardbatch] staging``.
-    :param limits: how much one run reads.
-    :param claim: how leases are claimed.
-    :param policy: what to do when something cannot go on.
-    :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "kinesis"}}``.
+    :param limits: how much one run reads, default ``ReadLimits()``.
+    :param claim: how leases are claimed, default ``ClaimOptions()``.
+    :param policy: what to do when something cannot go on, default ``Policies()``.
+    :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "kinesis"}}``. Default: three
+        retries with a delay that grows from 10 seconds to 5 minutes, unless ``default_args`` say otherwise.
     :param task_group_kwargs: arguments of ``TaskGroup``.
     :raises ConfigurationError: naming the DAG and the group, for whatever can be known to be wrong at parse time.
     """

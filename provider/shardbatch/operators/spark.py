@@ -38,7 +38,8 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
       another owner's;
     * keeps the batch alive while it waits and ends its application when the batch is lost;
     * records the application's id on the batch, and before it submits another ends an older attempt's application,
-      where that can be reached;
+      where that can be reached (several such tasks in a block leave each other alone; the row has room for the id of
+      one, the last that showed life);
     * carries the batch id in the application's name and, on YARN and Kubernetes, in its tags.
 
     A retry of the same attempt goes on with the application that is running at the cluster (``durable``, as in the
