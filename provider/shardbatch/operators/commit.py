@@ -66,7 +66,12 @@ class CommitOperator(Step):
             ti.xcom_pull(task_ids=self.freeze, key=key) for key in ("batch_id", "attempt", "record_count")
         )
         with self.open(context) as steps:
-            by_hand = self._require_work(ti, batch_id, records or 0)
+            if records is None:
+                raise WorkFailed(
+                    f"Task {self.freeze} left no outputs, so it is not known what there is to commit.",
+                    remedy="Clear that task (it may have been marked success by hand); what was landed waits for it.",
+                )
+            by_hand = self._require_work(ti, batch_id, records)
             event = _Event(context, batch_id)
             event.announce()
             done = steps.commit(batch_id, attempt or 0, by_hand=by_hand)
