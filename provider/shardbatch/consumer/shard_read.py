@@ -132,6 +132,9 @@ def read_shard(read: ShardRead) -> Slice | None:
     landed = _slice(tally, writer)
     if landed.empty:
         writer.abandon()
+        if tally.caught_up_ms is None:
+            text = "Shard {}: nothing was read within the limits, and its tip was not seen ({} ms behind)."
+            read.consumer.warn(text.format(lease.shard_id, tally.lag))
         read.held.give_back(tally.caught_up_ms)
     elif not read.held.land(landed) and _unnamed(read.held, landed):
         writer.abandon()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,19 @@ def test_quiet_shards_are_looked_at_without_a_question_for_the_retention_each(ri
     later(rig, 2)
     assert rig.run("later").batch_id is None
     assert len(asked) == 1  # once a task, not once a shard
+
+
+def test_a_read_that_neither_found_a_record_nor_saw_the_tip_says_so(rig: Rig) -> None:
+    rig.stream.put("a")
+    read = rig.stream.read
+
+    def sparse(shard_id, position) -> Iterator[Page]:
+        (page,) = itertools.islice(read(shard_id, position), 1)
+        while True:
+            rig.time.ms += 1000
+            yield replace(page, records=page.records.slice(0, 0), next=position, millis_behind_latest=5000)
+
+    rig.stream.read = sparse  # type: ignore[method-assign]
+    assert rig.run("r1", limits=ReadLimits(duration=timedelta(seconds=10))).batch_id is None
+    assert any("nothing was read" in line and "5000 ms" in line for line in rig.said)
+    assert only(rig).caught_up_ms is None
