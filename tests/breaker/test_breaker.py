@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -16,9 +17,12 @@ from tests.breaker.world import TASKS, Run, World
 
 EXAMPLES = int(os.environ.get("BREAKER_EXAMPLES", "60"))
 STEPS = int(os.environ.get("BREAKER_STEPS", "120"))
-#: Making a failing schedule small takes minutes; mutants and long hunts do without.
-PHASES = tuple(Phase) if os.environ.get("BREAKER_SHRINK", "1") == "1" else (Phase.explicit, Phase.generate)
+#: Making a failing schedule small takes minutes; mutants and long hunts do without. Explaining one traces every line.
+SHRUNK = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
+PHASES = SHRUNK if os.environ.get("BREAKER_SHRINK", "1") == "1" else (Phase.explicit, Phase.generate)
 MOST_RUNS = 5
+#: Hypothesis shrinks for five minutes at most and only then says what failed: a time-out before that would hide it.
+pytestmark = pytest.mark.timeout(900)
 
 
 class Breaker(RuleBasedStateMachine):
