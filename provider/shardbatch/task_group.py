@@ -274,6 +274,12 @@ class StreamBatch(TaskGroup):
                     "Leave it out; order holds without it. max_active_runs=1 keeps runs apart.",
                 )
 
+        if getattr(task, "ignore_downstream_trigger_rules", False):
+            raise self._wrong(
+                f"task {task.task_id!r} short-circuits past trigger rules: it would skip commit, run after run, green.",
+                "Give it ignore_downstream_trigger_rules=False: then commit sees the skip and refuses, or branch.",
+            )
+
     def _wrong(self, text: str, remedy: str) -> ConfigurationError:
         return ConfigurationError(f"DAG {self.dag.dag_id!r}, StreamBatch {self.group_id!r}: {text}", remedy=remedy)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.providers.standard.operators.python import ShortCircuitOperator
 from airflow.sdk import DAG, TaskGroup, TriggerRule, setup, task, task_group, teardown
 from airflow.serialization.serialized_objects import DagSerialization
 
@@ -255,6 +256,21 @@ def test_an_empty_block() -> None:
 
 def test_waiting_for_the_past() -> None:
     assert "depends_on_past" in refused(block, default_args={"depends_on_past": True})
+
+
+def test_a_short_circuit_that_would_skip_commit() -> None:
+    def circuit(**arguments: Any) -> Callable[[], None]:
+        def make() -> None:
+            with group() as batch:
+                ShortCircuitOperator(
+                    task_id="enough", python_callable=bool, op_args=[batch.record_count], **arguments
+                ) >> EmptyOperator(task_id="work")
+
+        return make
+
+    assert "'orders.enough'" in refused(circuit())
+    with dag():
+        circuit(ignore_downstream_trigger_rules=False)()
 
 
 def test_unknown_or_fixed_task_arguments() -> None:
