@@ -161,7 +161,7 @@ def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
     chosen = found.takeable[: consumer.options.max_shards if consumer.interval is None else None]
     loose = [lease if lease.lease_owner == me else replace(lease, read_group=None) for lease in chosen]
     taken: dict[str, list[str]] = {}
-    for group, members in spread(loose, consumer.options.read_tasks).items():
+    for group, members in spread(loose, consumer.options.read_tasks, consumer.limits.concurrency).items():
         for lease in members:
             if (lease.lease_owner == me and lease.read_group == group) or consumer.store.replace(
                 lease, leases.take(lease, me, group, consumer.now_ms())

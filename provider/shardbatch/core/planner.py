@@ -91,10 +91,11 @@ def plan(
     return Plan(tuple(sorted(takeable, key=order)), tuple(held), tuple(waiting))
 
 
-def spread(leases: Sequence[Lease], read_tasks: int) -> dict[str, list[Lease]]:
+def spread(leases: Sequence[Lease], read_tasks: int, at_once: int = 1) -> dict[str, list[Lease]]:
     """The leases over at most ``read_tasks`` groups, each as even as the order allows.
 
-    A lease that carries a group of this owner already keeps it.
+    There are no more groups than it takes for every shard to be read at once when a task reads ``at_once``: a further
+    task costs a process and brings nothing sooner. A lease that carries a group of this owner already keeps it.
     """
     kept: dict[str, list[Lease]] = {}
     loose: list[Lease] = []
@@ -105,7 +106,7 @@ def spread(leases: Sequence[Lease], read_tasks: int) -> dict[str, list[Lease]]:
             loose.append(lease)
     names = sorted(kept)
     fresh = ("{:03d}".format(number) for number in range(read_tasks + len(kept)))
-    wanted = max(len(kept), min(read_tasks, len(kept) + len(loose)))
+    wanted = max(len(kept), min(read_tasks, -(-len(leases) // at_once)))
     while len(names) < wanted:
         names.append(next(name for name in fresh if name not in kept))
     groups = {name: list(kept.get(name, ())) for name in names}

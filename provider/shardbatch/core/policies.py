@@ -74,7 +74,8 @@ class ClaimOptions:
     """How a run claims leases.
 
     :param max_shards: shards that one run takes, default all that are claimable (1 or more).
-    :param read_tasks: mapped read tasks, default 16 (1 to 1000); shards are spread over them.
+    :param read_tasks: mapped read tasks at most, default 16 (1 to 1000). A second one is opened only for more shards
+        than one reads at once (``ReadLimits(concurrency)``).
     :param stuck_after: how long records may wait for leases that others hold before the run fails, default 1 hour.
     :param lease_duration: how long a foreign deployment's lease must show no life before it is taken, default
         5 minutes. Lower values take over sooner and rob owners that were only slow.

@@ -79,7 +79,7 @@ def test_a_shard_that_cannot_be_read_fails_the_interval_before_its_commit(rig: R
 
 def test_an_interval_with_an_unread_shard_is_not_frozen(rig: Rig) -> None:
     span, _ = resharded(rig)
-    consumer, owner = beside(rig, span, options=ClaimOptions(read_tasks=2))
+    consumer, owner = beside(rig, span, options=ClaimOptions(read_tasks=2), limits=ReadLimits(concurrency=1))
     found = claim(consumer, owner)
     land(consumer, owner, found.groups[0].group, rig.stream.now_ms)
     with pytest.raises(SourceError, match="not read"):

@@ -96,6 +96,13 @@ def test_shards_are_spread_evenly_and_keep_their_group() -> None:
     }
 
 
+def test_a_task_is_filled_before_another_is_opened() -> None:
+    rows = [row(f"s{n}") for n in range(17)]
+    assert sorted(len(members) for members in spread(rows, 16, at_once=8).values()) == [5, 6, 6]
+    assert len(spread(rows[:8], 16, at_once=8)) == 1
+    assert len(spread(rows, 2, at_once=8)) == 2
+
+
 def test_there_are_never_more_groups_than_shards() -> None:
     assert len(spread([row("a"), row("b")], 16)) == 2
     assert spread([], 16) == {}
