@@ -11,7 +11,7 @@ from scripts.demo.stream import REGION
 from scripts.environment import process_environment
 
 #: Seconds between two runs. One that takes longer is followed by the next at once.
-EVERY_SECONDS = 15
+EVERY_SECONDS = 20
 
 
 def environment(folder: DemoFolder, endpoint_url: str) -> dict[str, str]:

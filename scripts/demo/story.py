@@ -18,6 +18,7 @@ from scripts.demo.folder import DemoFolder
 from scripts.demo.report import Report
 from scripts.demo.stream import DemoStream
 from scripts.demo.watcher import DAG_ID, Watcher
+from shardbatch.core.owner import Owner
 
 #: Seconds without any event after which something must be wrong.
 STUCK_SECONDS = 600.0
@@ -73,7 +74,11 @@ class _Story:
         try:
             self._start()
             self._drain()
-            self._pause()
+            self._watch_until(self._last_batch_is_over)
+            if self.wishes.ui:
+                self._pause()
+            else:
+                self.airflow.stop()  # the check has the machine for itself then
             good = self.report.show(self.watcher, self.stream, self.expected, self.folder)
             if self.wishes.ui:
                 self._stay()
@@ -161,6 +166,11 @@ class _Story:
                 self.watcher.look()
                 return self._require_progress()
             client.call("PATCH", f"dags/{DAG_ID}", {"is_paused": False})
+
+    def _last_batch_is_over(self) -> bool:
+        """Whether the run that committed last is over; the next one, which finds nothing, may have begun."""
+        owner = Owner.parse(self.watcher.batches()[-1].owner)
+        return owner is not None and self.watcher.runs[owner.run_id]["state"] in FINISHED
 
     def _no_run_is_active(self) -> bool:
         return all(run["state"] in FINISHED for run in self.airflow.client.runs(DAG_ID))
