@@ -7,6 +7,7 @@ does not know is passed over, one that a row lacks takes its default.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -66,27 +67,27 @@ class Key:
         return named
 
 
-class Row:
+class Row(ABC):
     """What every row offers a store; implemented by ``Lease``, ``Batch`` and ``Application``."""
 
     @property
+    @abstractmethod
     def key(self) -> Key:
         """The row's key."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def counter(self) -> int:
         """The number that every write raises."""
-        raise NotImplementedError
 
+    @abstractmethod
     def columns(self) -> Columns:
         """All columns but the key's: text, int, bool or None."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> Row:
         """The row of key and other columns together."""
-        raise NotImplementedError
 
 
 def _columns(text: str) -> tuple[Column, ...]:
