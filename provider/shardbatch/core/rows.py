@@ -129,7 +129,8 @@ def row_type(table: Table) -> type[Row]:
     from shardbatch.core.batch import Batch
     from shardbatch.core.lease import Lease
 
-    return {SHARD_LEASE.name: Lease, BATCH.name: Batch, APPLICATION.name: Application}[table.name]
+    types: dict[str, type[Row]] = {SHARD_LEASE.name: Lease, BATCH.name: Batch, APPLICATION.name: Application}
+    return types[table.name]
 
 
 def text_or_none(value: Any) -> str | None:
