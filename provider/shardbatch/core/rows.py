@@ -123,16 +123,6 @@ APPLICATION = Table(
 TABLES = (SHARD_LEASE, BATCH, APPLICATION)
 
 
-def row_type(table: Table) -> type[Row]:
-    """The class of a table's rows."""
-    from shardbatch.core.application import Application
-    from shardbatch.core.batch import Batch
-    from shardbatch.core.lease import Lease
-
-    types: dict[str, type[Row]] = {SHARD_LEASE.name: Lease, BATCH.name: Batch, APPLICATION.name: Application}
-    return types[table.name]
-
-
 def text_or_none(value: Any) -> str | None:
     """A text column as read."""
     return None if value is None else str(value)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from botocore import exceptions as failed
 from botocore.parsers import ResponseParserError
 
-from shardbatch.core.rows import Key, Namespace, Row, Table, row_type
+from shardbatch.core.rows import Key, Namespace, Row, Table
+from shardbatch.core.tables import row_type
 from shardbatch.errors import ConfigurationError, StoreError, StoreNotFound
 from shardbatch.stores import outcome
 from shardbatch.stores.dynamodb_item import (

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from shardbatch.core.rows import TABLES, Columns, Key, Namespace, Row, Table, row_type
+from shardbatch.core.rows import TABLES, Columns, Key, Namespace, Row, Table
+from shardbatch.core.tables import row_type
 from shardbatch.errors import StoreNotFound
 from shardbatch.stores import outcome
 from shardbatch.stores.outcome import TOKEN, Stored, Unclear, Write, Writes

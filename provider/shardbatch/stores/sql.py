@@ -14,7 +14,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from shardbatch.core.rows import Key, Namespace, Row, Table, row_type
+from shardbatch.core.rows import Key, Namespace, Row, Table
+from shardbatch.core.tables import row_type
 from shardbatch.errors import ConfigurationError, StoreError, StoreNotFound
 from shardbatch.stores import outcome
 from shardbatch.stores.outcome import TOKEN, Stored, Unclear, Write, Writes
