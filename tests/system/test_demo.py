@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scripts.airflow_client import wait_until
+from scripts.airflow_client import AirflowClient, wait_until
 from scripts.demo.folder import HOME
 
 pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(1200)]
@@ -109,6 +109,20 @@ def test_a_signal_leaves_nothing_running(demo_log: Path, sign: signal.Signals, m
         assert demo.process.wait(60) == 130
         assert demo.left() == []
         assert "interrupted" in demo.text()
+
+
+def test_demo_ui_stays_up_for_runs_by_hand(demo_log: Path) -> None:
+    with running(demo_log, "--ui", "--flights", "2000") as demo:
+        demo.wait_for("Airflow is left up")
+        found = re.search(r"left up: +(http://127\.0\.0\.1:\d+)/dags/flights", demo.text())
+        assert found is not None
+        client = AirflowClient(found.group(1))
+        client.wait_for_dag("flights")
+        run_id = client.trigger("flights")
+        assert client.wait_for_run("flights", run_id, timeout=300) == "success"
+        demo.process.send_signal(signal.SIGINT)
+        assert demo.process.wait(60) == 0
+        assert demo.left() == []
 
 
 def test_a_demo_that_is_killed_leaves_nothing_running(demo_log: Path) -> None:
