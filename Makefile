@@ -28,7 +28,7 @@ test: setup
 	@$(PY) -m tests.support.prepare
 	$(PYTEST) tests/unit $(ARGS)
 	$(PYTEST) tests/contract tests/integration tests/breaker -n 2 --dist loadfile --durations=5 $(ARGS)
-	$(PYTEST) tests/system -n 2 --dist loadgroup --durations=5 $(ARGS)
+	$(PYTEST) tests/system --durations=5 $(ARGS)
 
 test-unit: setup
 	$(PYTEST) tests/unit $(ARGS)
