@@ -122,7 +122,7 @@ def test_a_missing_file_is_an_error_that_says_why(spark: SparkSession, area: Sta
     frozen = freeze(area, {"shard-0": 10, "shard-1": 10})
     (next(iter(tmp_path.rglob("part-00000.parquet")))).unlink()
 
-    with pytest.raises(StagingError, match="archive_for"):
+    with pytest.raises(StagingError, match=r"missing in .*Restore it"):
         open_batch(spark, frozen.uri, 1).records()
 
 

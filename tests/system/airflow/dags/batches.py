@@ -47,7 +47,12 @@ def after(outcome: object) -> None:
 
 def make(name: str, *, stream: KinesisStream | None = None, staging: str = "staging", **changes: object) -> DAG:
     with DAG(name, schedule=None, params=batch_params("batch"), max_active_runs=4, default_args=QUICK) as dag:
-        arguments = {"policy": Policies(sink="own"), "claim": ClaimOptions(read_tasks=2), **changes}
+        arguments = {
+            "policy": Policies(sink="own"),
+            "claim": ClaimOptions(read_tasks=2),
+            "limits": ReadLimits(concurrency=2),
+            **changes,
+        }
         with StreamBatch(
             "batch",
             app_name="test",
