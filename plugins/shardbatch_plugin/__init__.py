@@ -7,6 +7,6 @@ from airflow.plugins_manager import AirflowPlugin
 
 
 class ShardbatchPlugin(AirflowPlugin):
-    """Names the plugin in `airflow plugins`; the operators' links come with the provider and need no entry here."""
+    """Names the plugin in `airflow plugins`; it adds nothing to the UI."""
 
     name = "shardbatch"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shardbatch.core.position import TRIM_HORIZON, Position
+from shardbatch.core.position import TRIM_HORIZON, Position, acceptable, after
 from shardbatch.core.rows import SHARD_LEASE, Columns, Key, Namespace, Row, int_or_none, text_or_none
 from shardbatch.core.shard import HashRange, Shard
 from shardbatch.core.slice import Slice
@@ -145,6 +145,11 @@ def land(lease: Lease, owner: str, landed: Slice, now_ms: int) -> Lease:
     _require(lease.lease_owner == owner and lease.batch_id is None, lease, "only its owner lands on it, unstamped")
     _require(lease.pending is None, lease, "a slice is pending already")
     _require(landed.after == lease.checkpoint and landed.shard_id == lease.shard_id, lease, "the slice does not fit")
+    delivered = lease.checkpoint
+    if landed.last is not None:
+        delivered = after(landed.last, landed.until.sub_sequence_number)
+    fits = acceptable(lease.checkpoint, landed.until, delivered, ended=landed.ended)
+    _require(fits, lease, "the slice ends where it may not")
     return lease._next(now_ms, pending=landed, millis_behind_latest=landed.millis_behind_latest)
 
 

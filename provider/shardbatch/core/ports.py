@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Callable, Protocol
 
 from shardbatch.core.batch import Start
 from shardbatch.core.position import Position
@@ -191,12 +191,3 @@ class Clock:
 
 #: Says a line of progress to the person who reads the log.
 Say = Callable[[str], None]
-
-
-@dataclass
-class Counters:
-    """What a use-case did to the world, for reports and benchmarks."""
-
-    source_calls: int = 0
-    lease_writes: int = 0
-    extra: dict[str, Any] = field(default_factory=dict)

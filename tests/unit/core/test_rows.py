@@ -13,7 +13,7 @@ from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch, BatchState, Start, choose
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
-from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after
+from shardbatch.core.position import LATEST, SHARD_END, TRIM_HORIZON, Position, after
 from shardbatch.core.rows import TABLES, Namespace
 from shardbatch.core.shard import HashRange, Shard
 from shardbatch.core.slice import Gap, LandedFile, Slice
@@ -99,6 +99,15 @@ def test_a_slice_that_does_not_begin_at_the_checkpoint_is_refused(lease: Lease) 
     taken = leases.take(lease, "me", "001", 2)
     with pytest.raises(ProtocolError, match="does not fit"):
         leases.land(taken, "me", replace(SLICE, after=after("1")), 3)
+
+
+@pytest.mark.parametrize(
+    "until", [after("10"), SHARD_END, LATEST], ids=["past what was landed", "an end nobody saw", "a rule"]
+)
+def test_a_slice_that_ends_where_it_may_not_is_refused(lease: Lease, until: Position) -> None:
+    taken = leases.take(lease, "me", "001", 2)
+    with pytest.raises(ProtocolError, match="may not"):  # K-45
+        leases.land(taken, "me", replace(SLICE, until=until), 3)
 
 
 def test_a_stamped_lease_changes_only_as_its_batch_permits(lease: Lease) -> None:
