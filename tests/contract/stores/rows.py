@@ -26,7 +26,7 @@ def frozen(namespace: Namespace, batch_id: str, owner: str = "w1", *, scope: str
 def slice_of(size: int) -> Slice:
     """A slice whose text in the row has at least so many bytes."""
     files = tuple(LandedFile(f"slices/{n:064}", n, n) for n in range(size // 90))
-    return Slice("shardId-000", TRIM_HORIZON, after("77"), False, files, records=3)
+    return Slice("shardId-000", TRIM_HORIZON, after("77"), False, files, records=3, last="77")
 
 
 def losing(moment: str, times: int) -> Callable[[str], None]:
