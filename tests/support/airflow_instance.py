@@ -15,6 +15,7 @@ import boto3
 
 from scripts.airflow_client import AirflowClient
 from scripts.airflow_instance import AirflowInstance
+from scripts.environment import process_environment
 from shardbatch.core.rows import SHARD_LEASE, Namespace
 from shardbatch.local import Options, StreamServer
 from shardbatch.stores.sql import SQLStore
@@ -137,6 +138,7 @@ def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
         instance = AirflowInstance(
             folder / "home",
             DAGS,
+            base=process_environment(),
             parallelism=10,  # some tests hold runs open while others ask about them
             database=postgres.create_database(database),
             env={
@@ -145,9 +147,13 @@ def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
                     {"conn_type": "aws", "login": "AKIDEXAMPLE", "password": "s3cr3t-of-aws", "extra": aws}
                 ),
                 "AIRFLOW_CONN_LEASES_LOCAL": json.dumps({"conn_type": "sqlite", "host": str(folder / "leases.db")}),
+                "AIRFLOW_CONN_SPARK_LOCAL": json.dumps({"conn_type": "spark", "host": "local[1]"}),
                 "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{proxy.address}/execution/",
                 "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "3",
                 "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "2",
+                # Supervisors beat every 5 seconds; what is lost with one is noticed after this.
+                "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
+                "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
                 "PYTHONPATH": str(Path(__file__).parent.parent.parent),
             },
         )
