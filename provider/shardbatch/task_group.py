@@ -12,7 +12,7 @@ from airflow.sdk import Param, TaskGroup, TriggerRule
 from shardbatch.assets import committed_batches
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.owner import MODES
-from shardbatch.core.policies import ClaimOptions, Policies
+from shardbatch.core.policies import ClaimOptions, Policies, Sink
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
@@ -47,6 +47,9 @@ FIXED = frozenset(
 
 class StreamBatch(TaskGroup):
     """A batch of a stream: the tasks of the ``with`` block work on it, and checkpoints move when all have succeeded.
+
+    An empty block lands only: with ``Policies(sink="own")`` commit follows freeze at once, and the landed files that
+    ``committed["manifest_uri"]`` describes are the product.
 
     It makes the tasks ``claim``, ``read`` (mapped), ``freeze``, ``commit`` and ``report``; the last runs only when
     something must fail the run after its commit. ``manifest_uri``, ``manifest_digest``, ``batch_id``, ``attempt``,
@@ -152,7 +155,10 @@ class StreamBatch(TaskGroup):
 
     @property
     def committed(self) -> XComArg:
-        """The outcome of commit: ``batch_id``, ``newly``, ``records``, ``lag_ms``, …; for tasks after the group."""
+        """The outcome of commit, for tasks after the group: ``batch_id``, ``manifest_uri``, ``newly``, ``records``, ….
+
+        ``batch_id`` and ``manifest_uri`` are ``None`` where there was nothing to commit.
+        """
         output: XComArg = self._ours["commit"].output["committed"]
         return output
 
@@ -246,9 +252,11 @@ class StreamBatch(TaskGroup):
         ours = {task.task_id for task in self._ours.values()}
         inside = {task.task_id: task for task in self.iter_tasks() if task.task_id not in ours}
         work = [task for task in inside.values() if not task.is_setup and not task.is_teardown]
-        if not work:
-            raise self._wrong("it has no work inside.", "Create the tasks that use the batch within the with block.")
         freeze, commit = self._ours["freeze"], self._ours["commit"]
+        if not work:
+            self._require_landing_only(inside)
+            commit.trigger_rule = TriggerRule.ALL_SUCCESS  # it stands directly after freeze, a setup task
+            commit.set_upstream(freeze)
         for task in inside.values():
             if not task.upstream_task_ids & inside.keys():
                 task.set_upstream(freeze)
@@ -258,6 +266,20 @@ class StreamBatch(TaskGroup):
         commit.work = sorted(task.task_id for task in work)
         freeze.skips = sorted(inside)
         self._ours["claim"].skips = sorted({*inside, *ours} - {self._ours["claim"].task_id})
+
+    def _require_landing_only(self, inside: Mapping[str, Any]) -> None:
+        """See that a block without work is meant: its files and manifest are what is wanted."""
+        if inside:
+            raise self._wrong(
+                f"it has no work inside, only {sorted(inside)[0]!r}.",
+                "Create the tasks that use the batch within the with block.",
+            )
+        if self.application.policies.sink is not Sink.OWN:
+            raise self._wrong(
+                "it has no work inside.",
+                "Create the tasks that use the batch within the with block; or, if the landed files are all that is "
+                'wanted, say so with policy=Policies(sink="own").',
+            )
 
     def _require_fitting(self, task: Any) -> None:
         freeze = self._ours["freeze"]

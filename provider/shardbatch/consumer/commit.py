@@ -25,6 +25,7 @@ class Committed:
     """What a commit found or did: ``newly`` decided by this call, or a replay's start recorded by it (``replayed``)."""
 
     batch_id: str | None = None
+    manifest_uri: str | None = None
     newly: bool = False
     replayed: bool = False
     attempt: int = 0
@@ -130,6 +131,7 @@ def _answer(batch: Batch, moved: list[Lease], *, newly: bool, replayed: bool, at
     named = sorted(moved, key=lambda lease: lease.shard_id)[:NAMED_POSITIONS]
     return Committed(
         batch_id=batch.batch_id,
+        manifest_uri=batch.manifest_uri,
         newly=newly,
         replayed=replayed,
         attempt=attempt,

@@ -217,6 +217,7 @@ def extra_of(done: Committed) -> dict[str, Any]:
     """What an asset event says of a batch: counts and places, never records."""
     return {
         "batch_id": done.batch_id,
+        "manifest_uri": done.manifest_uri,
         "records": done.records,
         "bytes": done.bytes,
         "gaps": done.gaps,

@@ -58,7 +58,8 @@ class FreezeOperator(Step):
         if frozen.record_count == 0:
             self.log.info("The batch has no records: the work is skipped.")
             ti, skips = context["ti"], sorted(self.downstream_task_ids if self.skips is None else self.skips)
-            raise DownstreamTasksSkipped(tasks=instances(ti.dag_id, ti.run_id, skips))
+            if skips:
+                raise DownstreamTasksSkipped(tasks=instances(ti.dag_id, ti.run_id, skips))
         return {key: outputs[key] for key in ("batch_id", "attempt", "record_count")}
 
     def _known(self, memory: Any) -> str | None:

@@ -14,7 +14,7 @@ from airflow.providers.standard.operators.python import ShortCircuitOperator
 from airflow.sdk import DAG, TaskGroup, TriggerRule, setup, task, task_group, teardown
 from airflow.serialization.serialized_objects import DagSerialization
 
-from shardbatch import ClaimOperator, KinesisStream, SQLLeases, Staging, StreamBatch, batch_params
+from shardbatch import ClaimOperator, KinesisStream, Policies, SQLLeases, Staging, StreamBatch, batch_params
 from shardbatch.errors import ConfigurationError
 
 
@@ -71,6 +71,18 @@ def test_the_scheduler_sees_setup_and_teardown_and_trigger_rules() -> None:
     assert stored.get_task("orders.freeze").is_setup
     report = stored.get_task("orders.report")
     assert (report.is_teardown, report.on_failure_fail_dagrun) == (True, True)
+
+
+def test_an_empty_block_lands_only() -> None:
+    with dag() as made:
+        with group(policy=Policies(sink="own")) as batch:
+            pass
+        task(lambda outcome: None, task_id="after")(batch.committed)
+    stored = round_trip(made)  # which refuses another trigger rule directly after a setup task
+    assert downstream(made, "orders.freeze") == {"orders.commit"}
+    assert downstream(made, "orders.commit") == {"orders.report", "after"}
+    assert stored.get_task("orders.commit").trigger_rule == "all_success"
+    assert (made.get_task("orders.commit").work, made.get_task("orders.freeze").skips) == ([], [])
 
 
 def test_parsing_twice_gives_the_same_dag() -> None:
@@ -246,12 +258,26 @@ def test_using_an_output_makes_a_task_stand_directly_after_freeze() -> None:
     assert "'orders.joined'" in refused(build)
 
 
-def test_an_empty_block() -> None:
+def test_an_empty_block_that_could_never_commit() -> None:
     def build() -> None:
         with group():
             pass
 
-    assert "no work" in refused(build)
+    text = refused(build)
+    assert "no work" in text
+    assert 'policy=Policies(sink="own")' in text
+
+
+def test_a_setup_without_work() -> None:
+    def build() -> None:
+        with group(policy=Policies(sink="own")):
+
+            @setup
+            def cluster() -> None: ...
+
+            cluster()
+
+    assert "'orders.cluster'" in refused(build)
 
 
 def test_waiting_for_the_past() -> None:
