@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tests look at a mutant, in which order: those beside the changed file first, then the rest of the tier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutants.mutant import Mutant
+
+#: By the beginning of the changed file's path: where the tests of it stand, by tier. The first that fits counts.
+NEAREST: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
+    ("stores/", {"unit": ("stores",), "contract": ("stores",), "integration": ("stores",)}),
+    ("sources/", {"unit": ("sources",), "contract": ("test_sources.py",), "integration": ("sources",)}),
+    ("core/manifest.py", {"unit": ("landing",)}),
+    ("core/", {"unit": ("core", "consumer"), "integration": ("consumer",)}),
+    ("consumer/", {"unit": ("consumer",), "integration": ("consumer",)}),
+    ("landing/", {"unit": ("landing",), "contract": ("test_landing.py",), "integration": ("landing",)}),
+    ("spark/", {"unit": ("landing",), "spark": ("spark",)}),
+    ("hooks/attempt.py", {"unit": ("spark_operator",)}),
+    ("operators/spark.py", {"unit": ("spark_operator",)}),
+    ("", {"unit": ("airflow",)}),
+)
+FOLDERS = {
+    "unit": "tests/unit",
+    "contract": "tests/contract",
+    "integration": "tests/integration",
+    "breaker": "tests/breaker",
+    "airflow": "tests/system/airflow",
+    "spark": "tests/system/spark",
+}
+#: Unit tests that look at no mutant: at the embedded stream server, and at files beside the sources.
+NOT_OURS = ("tests/unit/local", "tests/unit/test_setup.py", "tests/unit/test_compose.py")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One run of pytest: paths, and what is left out of them."""
+
+    tier: str
+    paths: tuple[str, ...]
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> list[str]:
+        """For pytest."""
+        return [*self.paths, *(f"--ignore={path}" for path in self.ignored)]
+
+
+def stages_of(mutant: Mutant, root: Path) -> Iterator[Stage]:
+    """The stages of a mutant, cheapest first. Beyond unit and breaker only the nearest tests of a tier are run."""
+    nearest = next(tests for prefix, tests in NEAREST if mutant.file.startswith(prefix))
+    for tier in mutant.tiers:
+        folder = FOLDERS[tier]
+        near = tuple(f"{folder}/{name}" for name in nearest.get(tier, ()) if (root / folder / name).exists())
+        if tier == "spark":
+            yield Stage(tier, (folder,))
+            continue
+        if near:
+            yield Stage(tier, near)
+        if tier == "unit":
+            yield Stage(tier, (folder,), (*near, *NOT_OURS))
+        elif not near:
+            yield Stage(tier, (folder,))
