@@ -6,7 +6,8 @@
     ShardbatchError
     ├── ConfigurationError          what the author or the deployment wrote cannot work
     │   ├── UnsupportedSchema       rows or a manifest of a version that this one cannot read
-    │   └── StreamRecreated         the stream under this name is another one than the checkpoints belong to
+    │   ├── StreamRecreated         the stream under this name is another one than the checkpoints belong to
+    │   └── ApplicationTaken        another DAG or group claims this application's leases already
     ├── SourceError                 the stream could not be read
     │   ├── StreamNotFound
     │   ├── ShardNotFound
@@ -70,6 +71,15 @@ class StreamRecreated(ConfigurationError):
     """The stream was deleted and created again under its name; the checkpoints belong to the old one."""
 
     remedy = "Choose another app_name: it begins anew, and the rows of the old one stay as they are."
+
+
+class ApplicationTaken(ConfigurationError):
+    """Another DAG or group claims this application's leases already; each would get a part of the records."""
+
+    remedy = (
+        "Give this one an app_name of its own. If both are to divide the shards, or this one takes the other's place, "
+        "say claim=ClaimOptions(shared=True)."
+    )
 
 
 class SourceError(ShardbatchError):

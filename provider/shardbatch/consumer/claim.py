@@ -16,6 +16,7 @@ from shardbatch.consumer.settle import Stamped, read_batches, settle
 from shardbatch.consumer.watch import stood_still, waiting_ms
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
+from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
@@ -51,12 +52,13 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
 
     :raises Starving: if nothing can be taken and records have waited for longer than ``stuck_after``.
     :raises StreamRecreated: if the stream under this name is another one.
+    :raises ApplicationTaken: if another group claims this application, and this one does not say that it shares.
     :raises BatchParked: if this run's own batch waits for a person.
     """
     me = str(owner)
     consumer.store.prepare()
     consumer.landing.check(consumer.namespace)
-    application = enrol(consumer)
+    application = enrol(consumer, owner)
     verdicts = Verdicts(consumer, me)
     rows = consumer.leases()
     stamped = read_batches(consumer, rows)
@@ -69,7 +71,7 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     rows = add_rows(consumer, listing, rows, application)
     for hole in uncovered(listing):
         consumer.warn("No open shard covers the hash keys {}: the stream may be resharding.".format(hole))
-    found = _plan(consumer, me, verdicts, rows, listed, stamped)
+    found = _plan(consumer, me, verdicts, rows, listed, stamped, application)
     groups = _take(consumer, me, found)
     if groups:
         shards = sum(len(members) for members in groups.values())
@@ -127,7 +129,13 @@ def _settle(consumer: Consumer, me: str, verdicts: Verdicts, lease: Lease, stamp
 
 
 def _plan(
-    consumer: Consumer, me: str, verdicts: Verdicts, rows: list[Lease], listed: set[str], stamped: Stamped
+    consumer: Consumer,
+    me: str,
+    verdicts: Verdicts,
+    rows: list[Lease],
+    listed: set[str],
+    stamped: Stamped,
+    application: Application,
 ) -> Plan:
     dead: set[str] = set()
 
@@ -140,7 +148,7 @@ def _plan(
         for lease in found.held
         if not _decidable(lease, stamped) and verdicts(lease.lease_owner or "") is Verdict.FOREIGN
     ]
-    dead.update(stood_still(consumer, foreign, all_of_them=not found.takeable))
+    dead.update(stood_still(consumer, foreign, application, all_of_them=not found.takeable))
     if not dead:
         return found
     for number, lease in enumerate(rows):

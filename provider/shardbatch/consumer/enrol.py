@@ -8,40 +8,54 @@ from typing import cast
 
 from shardbatch.consumer.consumer import Consumer, first_count
 from shardbatch.core import lease as leases
-from shardbatch.core.application import Application
+from shardbatch.core.application import Application, Group
 from shardbatch.core.interval import MARGIN_MS, Interval
 from shardbatch.core.lease import Lease
+from shardbatch.core.owner import Owner
 from shardbatch.core.planner import unknown_shards
 from shardbatch.core.policies import GapPolicy
-from shardbatch.core.position import at_timestamp
+from shardbatch.core.position import LATEST, at_timestamp
 from shardbatch.core.rows import APPLICATION, SCHEMA_VERSION, Key
 from shardbatch.core.shard import HashRange, Shard, holes
-from shardbatch.errors import ConfigurationError, GapFound, LeaseLost, StreamRecreated, UnsupportedSchema
+from shardbatch.errors import (
+    ApplicationTaken,
+    ConfigurationError,
+    GapFound,
+    LeaseLost,
+    StreamRecreated,
+    UnsupportedSchema,
+)
 
 
-def enrol(consumer: Consumer) -> Application:
+def enrol(consumer: Consumer, owner: Owner) -> Application:
     """The application's row: made at the first claim, where its start is resolved once and for all; else checked.
 
     :raises StreamRecreated: if the stream is another one than the checkpoints belong to.
+    :raises ApplicationTaken: if another group claims here, and this one does not say that it shares.
     :raises UnsupportedSchema: if a later version wrote the rows.
     """
     key = Key(APPLICATION, consumer.namespace, ())
     identity = consumer.source.identity()
     if consumer.interval is not None:
         return _beside(consumer, cast(Application | None, consumer.store.get(key)), identity, consumer.interval)
+    duration_ms = int(consumer.options.lease_duration.total_seconds() * 1000)
+    group = Group(consumer.deployment, owner.dag_id, owner.group_id, duration_ms)
     for _ in range(8):
         row = cast(Application | None, consumer.store.get(key))
         if row is None:
             start = consumer.source.resolve(consumer.start)
-            fresh = Application(consumer.namespace, identity, start, first_count(), deployments=(consumer.deployment,))
+            fresh = Application(consumer.namespace, identity, start, first_count()).joined(group)
             if consumer.store.create(fresh):
                 consumer.say("First claim of {}: reading from {}.".format(consumer.namespace, start))
                 return fresh
             continue
         check(row, identity)
-        if consumer.deployment in row.deployments:
+        other = row.stranger(group)
+        if other is not None and not consumer.options.shared:
+            raise ApplicationTaken("{} is claimed by {}, not by {}.".format(consumer.namespace, other, group))
+        if group in row.claimed_by:
             return row
-        joined = row.joined(consumer.deployment)
+        joined = row.joined(group)
         if consumer.store.replace(row, joined):
             return joined
     raise LeaseLost("The row of {} is being changed by others all the while.".format(consumer.namespace))
@@ -51,7 +65,7 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
     """What an interval run goes by: never written, so that it decides nothing for the live application."""
     if live is not None:
         check(live, identity)
-    retention, now = consumer.source.retention_ms(), consumer.now_ms()
+    retention, now = consumer.source.retention_ms(), _now_there(consumer)
     if interval.to_ms - now > MARGIN_MS:
         raise ConfigurationError(
             f"The interval is not over for another {(interval.to_ms - now) // 1000} s.",
@@ -65,6 +79,12 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
             raise GapFound(message, remedy='Begin later, or accept what is left with policy=Policies(gap="record").')
         consumer.warn(message)
     return Application(consumer.namespace, identity, at_timestamp(interval.from_ms), 0)
+
+
+def _now_there(consumer: Consumer) -> int:
+    """The stream's own time, which its records carry; a worker's clock may be ahead of it and end an interval early."""
+    there = consumer.source.resolve(LATEST).timestamp_ms
+    return consumer.now_ms() if there is None else there
 
 
 def check(row: Application, identity: str) -> None:

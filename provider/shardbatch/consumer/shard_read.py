@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PROGRESS_EVERY = 15.0
 #: No stream keeps records for less: a tip that was seen within this time needs no question for the retention.
 LEAST_RETENTION_MS = 3_600_000
+#: How much two workers' clocks may differ: one wrote when it saw the tip, another asks how long ago that was.
+CLOCKS_APART_MS = 300_000
 
 
 class Stopped(Exception):
@@ -193,7 +195,7 @@ def _kept(read: ShardRead, age_ms: int) -> bool:
     if age_ms < LEAST_RETENTION_MS:
         return True
     retention = read.retention_ms()
-    return retention is not None and age_ms < retention
+    return retention is not None and age_ms + CLOCKS_APART_MS < retention
 
 
 def _slice(tally: _Tally, writer: SliceWriter) -> Slice:

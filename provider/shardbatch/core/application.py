@@ -5,11 +5,36 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from shardbatch.core.owner import Owner
 from shardbatch.core.position import Position
 from shardbatch.core.rows import APPLICATION, SCHEMA_VERSION, Columns, Key, Namespace, Row, text_or_none
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group whose runs claim leases, and for how long a live one of them shows no sign of life at most."""
+
+    deployment: str
+    dag_id: str
+    group_id: str
+    lease_duration_ms: int
+
+    def __str__(self) -> str:
+        task = "group {!r}".format(self.group_id) if self.group_id else "a task without a group"
+        return "{} of DAG {!r} (deployment {!r})".format(task, self.dag_id, self.deployment)
+
+    @property
+    def work(self) -> tuple[str, str]:
+        """What is the same in two deployments that run the same DAG."""
+        return self.dag_id, self.group_id
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """The group of one deployment."""
+        return self.deployment, self.dag_id, self.group_id
 
 
 @dataclass(frozen=True)
@@ -17,6 +42,7 @@ class Application(Row):
     """An independent consumer of a stream.
 
     ``stream_id`` tells the stream from another one of the same name; ``start_position`` is resolved, never ``LATEST``.
+    ``claimed_by`` are the groups that have claimed leases, so that one that took the name by mistake is told.
     """
 
     namespace: Namespace
@@ -25,6 +51,7 @@ class Application(Row):
     row_count: int
     schema_version: int = SCHEMA_VERSION
     deployments: tuple[str, ...] = ()
+    claimed_by: tuple[Group, ...] = ()
     last_action: str | None = None
 
     @property
@@ -44,6 +71,7 @@ class Application(Row):
             "start_position": str(self.start_position),
             "schema_version": self.schema_version,
             "deployments": json.dumps(list(self.deployments)),
+            "claimed_by": json.dumps([asdict(group) for group in self.claimed_by]),
             "last_action": self.last_action,
             "row_count": self.row_count,
         }
@@ -59,14 +87,37 @@ class Application(Row):
             row_count=int(columns["row_count"]),
             schema_version=int(get("schema_version") or 1),
             deployments=tuple(json.loads(get("deployments") or "[]")),
+            claimed_by=_groups(get("claimed_by")),
             last_action=text_or_none(get("last_action")),
         )
 
-    def joined(self, deployment: str) -> Application:
-        """With a deployment among those that have worked on it."""
-        known = tuple(sorted({*self.deployments, deployment}))
-        return replace(self, deployments=known, row_count=self.row_count + 1)
+    def joined(self, group: Group) -> Application:
+        """With a group, and its deployment, among those that have worked on it; its last word on its silence counts."""
+        deployments = tuple(sorted({*self.deployments, group.deployment}))
+        others = [known for known in self.claimed_by if known.place != group.place]
+        groups = tuple(sorted([*others, group], key=lambda known: known.place))
+        return replace(self, deployments=deployments, claimed_by=groups, row_count=self.row_count + 1)
+
+    def stranger(self, group: Group) -> Group | None:
+        """A group that claims here already, if the given one does not, in whatever deployment."""
+        if any(known.work == group.work for known in self.claimed_by):
+            return None
+        return self.claimed_by[0] if self.claimed_by else None
+
+    def silence_ms(self, owner: Owner | None) -> int:
+        """How long a live owner may show no sign of life, as its group said at its last claim; 0 if it never did."""
+        place = (owner.deployment, owner.dag_id, owner.group_id) if owner else None
+        return max((known.lease_duration_ms for known in self.claimed_by if known.place == place), default=0)
 
     def acted(self, note: str) -> Application:
         """With the last thing a person did to it."""
         return replace(self, last_action=note, row_count=self.row_count + 1)
+
+    def renewed(self, stream_id: str, start: Position, note: str) -> Application:
+        """On another stream of the same name, from a start of its own."""
+        return replace(self.acted(note), stream_id=stream_id, start_position=start)
+
+
+def _groups(text: Any) -> tuple[Group, ...]:
+    names = [item.name for item in fields(Group)]  # what a later version may have added is passed over
+    return tuple(Group(**{name: item[name] for name in names}) for item in json.loads(text or "[]"))

@@ -78,8 +78,11 @@ class ClaimOptions:
         than one reads at once (``ReadLimits(concurrency)``).
     :param stuck_after: how long records may wait for leases that others hold before the run fails, default 1 hour.
     :param lease_duration: how long a foreign deployment's lease must show no life before it is taken, default
-        5 minutes. Lower values take over sooner and rob owners that were only slow.
+        5 minutes; never less than that deployment's own value. Lower values take over sooner and rob owners that were
+        only slow.
     :param attempt_grace: how long an application that is not known to have ended is waited for, default 2 minutes.
+    :param shared: whether this group may claim leases of an application that another DAG or group claims too, default
+        no. Their runs then divide the shards, and every record is in a batch of one of them.
     :param drain_lineage: whether one run reads parents and then their children, default yes.
     :raises ConfigurationError: for a value out of its range.
     """
@@ -90,6 +93,7 @@ class ClaimOptions:
     lease_duration: timedelta = timedelta(minutes=5)
     attempt_grace: timedelta = timedelta(minutes=2)
     drain_lineage: bool = True
+    shared: bool = False
 
     def __post_init__(self) -> None:
         if self.max_shards is not None and self.max_shards < 1:

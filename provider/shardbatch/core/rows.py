@@ -118,7 +118,10 @@ APPLICATION = Table(
     "application",
     (),
     "row_count",
-    _columns("stream_id:text start_position:text schema_version:int deployments:text last_action:text row_count:int"),
+    _columns(
+        "stream_id:text start_position:text schema_version:int deployments:text claimed_by:text last_action:text "
+        "row_count:int"
+    ),
 )
 TABLES = (SHARD_LEASE, BATCH, APPLICATION)
 

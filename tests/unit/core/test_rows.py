@@ -9,7 +9,7 @@ import pytest
 
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
-from shardbatch.core.application import Application
+from shardbatch.core.application import Application, Group
 from shardbatch.core.batch import Batch, BatchState, Start, choose
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
@@ -47,7 +47,10 @@ def frozen() -> Batch:
             NAMESPACE, "", "x", "me", 5, BatchState.COMMITTED, 2, "1:app", 3, 1, "own",
             (Start("s1", 2, "transform", ("out",)),), 2, "u", "d", 4, 5, 6, 7, 8, "note",
         ),
-        Application(NAMESPACE, "arn@1", TRIM_HORIZON, 3, deployments=("a", "b"), last_action="z"),
+        Application(
+            NAMESPACE, "arn@1", TRIM_HORIZON, 3, deployments=("a", "b"),
+            claimed_by=(Group("a", "dag", "orders", 7), Group("b", "dag", "", 8)), last_action="z",
+        ),
     ],
 )  # fmt: skip
 def test_a_row_survives_its_columns(row: Lease | Batch | Application) -> None:
