@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The use-cases, over the ports: claim, land, freeze, commit, and the turn of an attempt."""
 
-from shardbatch.consumer.attempt import Turn, beat, begin, end, older_application
+from shardbatch.consumer.attempt import Ended, Turn, beat, begin, end, nothing_ended
 from shardbatch.consumer.claim import Claim, Outcome, claim
 from shardbatch.consumer.commit import Committed, commit
 from shardbatch.consumer.consumer import SYSTEM_CLOCK, Consumer
@@ -13,6 +13,7 @@ __all__ = [
     "Claim",
     "Committed",
     "Consumer",
+    "Ended",
     "Frozen",
     "Landed",
     "Outcome",
@@ -24,5 +25,5 @@ __all__ = [
     "end",
     "freeze",
     "land",
-    "older_application",
+    "nothing_ended",
 ]

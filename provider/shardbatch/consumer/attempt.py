@@ -12,6 +12,14 @@ from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.owner import Owner
 from shardbatch.errors import AttemptAlive, BatchParked, LeaseLost
 
+#: Ends the recorded applications of a batch's latest attempt; true if all that it started is known to have ended.
+Ended = Callable[[Batch], bool]
+
+
+def nothing_ended(batch: Batch) -> bool:
+    """Ends nothing, so that the attempt is waited for."""
+    return False
+
 
 class Turn(StrEnum):
     """``RUN``: do the work. ``ALREADY_COMMITTED``: this attempt is decided already; do nothing and succeed."""
@@ -48,8 +56,10 @@ def begin(consumer: Consumer, owner: Owner, batch_id: str, attempt: int) -> Turn
     raise lost(batch)
 
 
-def beat(consumer: Consumer, owner: Owner, batch_id: str, attempt: int, attempt_ref: str | None) -> None:
-    """Show that the attempt is alive, and keep its application's id.
+def beat(
+    consumer: Consumer, owner: Owner, batch_id: str, attempt: int, application: str | None, work: str = ""
+) -> None:
+    """Show that the attempt is alive, and keep the id of the application that works for a task.
 
     :raises LeaseLost: if the batch is not this owner's any more, or a newer attempt was opened.
     """
@@ -58,7 +68,7 @@ def beat(consumer: Consumer, owner: Owner, batch_id: str, attempt: int, attempt_
         live = batch.state in (BatchState.FROZEN, BatchState.COMMITTED)
         if not live or batch.owner != str(owner) or batch.attempt != attempt:
             raise lost(batch)
-        return batches.heartbeat(batch, consumer.now_ms(), attempt_ref)
+        return batches.heartbeat(batch, consumer.now_ms(), application, work)
 
     write(consumer, batch_id, change)
 
@@ -70,13 +80,6 @@ def end(consumer: Consumer, batch_id: str, attempt: int) -> None:
         return batch if batch.attempt_closed >= attempt else batches.close_attempt(batch, attempt)
 
     write(consumer, batch_id, change)
-
-
-def older_application(consumer: Consumer, batch_id: str, attempt: int) -> str | None:
-    """The id of the application of an older attempt, if it is not known to have ended."""
-    batch = expect_batch(consumer, batch_id)
-    of_attempt, ref = batch.application
-    return ref if batch.attempt_closed < of_attempt < attempt else None
 
 
 def write(consumer: Consumer, batch_id: str, change: Callable[[Batch], Batch]) -> Batch:
@@ -95,13 +98,14 @@ def lost(batch: Batch) -> LeaseLost:
     )
 
 
-def open_next(consumer: Consumer, owner: Owner, batch: Batch) -> Batch:
+def open_next(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended = nothing_ended) -> Batch:
     """Open the next attempt of a frozen or committed batch of this owner, once the one before is over.
 
+    :param ended: ends what the attempt before has left behind; whether it is over now.
     :raises AttemptAlive: if the one before shows life.
     :raises LeaseLost: if the batch went to another owner meanwhile.
     """
-    current = wait_for_end(consumer, batch)
+    current = batch if ended(batch) else wait_for_end(consumer, batch)
     while True:
         if current.owner != str(owner) or current.state not in (BatchState.FROZEN, BatchState.COMMITTED):
             raise lost(current)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from shardbatch.consumer.attempt import expect_batch, lost, open_next
+from shardbatch.consumer.attempt import Ended, expect_batch, lost, nothing_ended, open_next
 from shardbatch.consumer.consumer import Consumer, first_count, new_batch_id
 from shardbatch.consumer.settle import Stamped, read_batches, settle
 from shardbatch.core import lease as leases
@@ -47,10 +47,11 @@ class Frozen:
     waiting: tuple[str, ...] = ()
 
 
-def freeze(consumer: Consumer, owner: Owner, handed: str | None = None) -> Frozen:
+def freeze(consumer: Consumer, owner: Owner, handed: str | None = None, ended: Ended = nothing_ended) -> Frozen:
     """Freeze this owner's slices, or open the next attempt of its batch.
 
-    ``handed`` is the batch that this run's claim found, if it found one.
+    ``handed`` is the batch that this run's claim found, if it found one; ``ended`` ends what its last attempt left
+    behind, so that nothing has to be waited for.
 
     :raises LeaseLost: if the handed batch went to another owner.
     :raises BatchParked: if it waits for a person.
@@ -59,12 +60,12 @@ def freeze(consumer: Consumer, owner: Owner, handed: str | None = None) -> Froze
     me = str(owner)
     for _ in range(MOST_ROUNDS):
         if handed is not None:
-            return _reopen(consumer, owner, expect_batch(consumer, handed))
+            return _reopen(consumer, owner, expect_batch(consumer, handed), ended)
         held = consumer.leases(lease_owner=me)
         stamped = read_batches(consumer, held)
         own = _own_batch(consumer, me, stamped)
         if own is not None:
-            return _reopen(consumer, owner, own)
+            return _reopen(consumer, owner, own, ended)
         collected, waiting = _collect(consumer, me, held, stamped)
         if consumer.interval is not None:
             _require_whole(consumer, collected)
@@ -88,7 +89,7 @@ def _own_batch(consumer: Consumer, me: str, stamped: Stamped) -> Batch | None:
     return None
 
 
-def _reopen(consumer: Consumer, owner: Owner, batch: Batch) -> Frozen:
+def _reopen(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended) -> Frozen:
     if batch.state is BatchState.PARKED and batch.owner == str(owner):
         raise BatchParked("Batch {} is parked: {}.".format(batch.batch_id, batch.note))
     if batch.owner != str(owner) or batch.state not in (BatchState.FROZEN, BatchState.COMMITTED):
@@ -96,7 +97,7 @@ def _reopen(consumer: Consumer, owner: Owner, batch: Batch) -> Frozen:
     content = consumer.landing.read_manifest(batch.namespace, batch.batch_id)
     if digest(content) != batch.manifest_digest:
         raise ManifestChanged("The manifest {} is not the one that was frozen.".format(batch.manifest_uri))
-    opened = open_next(consumer, owner, batch)
+    opened = open_next(consumer, owner, batch, ended)
     kind = "replay" if opened.state is BatchState.COMMITTED else "attempt"
     consumer.say("Opened {} {} of batch {}.".format(kind, opened.attempt, opened.batch_id))
     return _frozen(opened, (), shards=len(Manifest.loads(content).slices))

@@ -12,6 +12,11 @@ from typing import Any
 from shardbatch.core.rows import BATCH, Columns, Key, Namespace, Row, int_or_none, text_or_none
 from shardbatch.errors import ProtocolError
 
+#: Applications of one attempt that its batch row names; of more, those that showed life longest ago are forgotten.
+MOST_APPLICATIONS = 32
+#: Between two of them.
+_AND = "; "
+
 
 class BatchState(str, Enum):
     """``FROZEN`` waits for its work, ``PARKED`` for a person; ``COMMITTED`` is decided; ``VOID`` never commits."""
@@ -50,11 +55,20 @@ class Start:
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """An application that stands on a batch row: its id at its cluster, and the task that it works for, if known."""
+
+    name: str
+    work: str = ""
+
+
+@dataclass(frozen=True)
 class Batch(Row):
     """The transaction record of one batch.
 
     ``attempt`` only hands out numbers; ``decided`` is the attempt whose start was recorded (0 until the decision).
-    ``sink`` is ``starts`` or ``own``; ``attempt_ref`` is the last application that was recorded, as ``attempt:id``.
+    ``sink`` is ``starts`` or ``own``; ``attempt_ref`` names the recorded applications of one attempt, one for each
+    task, the one that showed life last first: ``attempt:id task; id task``.
     """
 
     namespace: Namespace
@@ -92,13 +106,15 @@ class Batch(Row):
     @property
     def application(self) -> tuple[int, str | None]:
         """The last recorded application: its attempt, and its id at its cluster; 0 and ``None`` before there is one."""
-        attempt, _, ref = (self.attempt_ref or "0:").partition(":")
-        return int(attempt), ref.partition(" ")[0] or None
+        attempt, found = self.applications
+        return attempt, found[0].name if found else None
 
     @property
-    def application_work(self) -> str:
-        """The task that the last recorded application works for; empty if that was not recorded."""
-        return (self.attempt_ref or "").partition(" ")[2]
+    def applications(self) -> tuple[int, tuple[Recorded, ...]]:
+        """The attempt whose applications are recorded, and these; 0 and none before there is one."""
+        attempt, _, refs = (self.attempt_ref or "0:").partition(":")
+        pairs = (ref.partition(" ") for ref in refs.split(_AND) if ref)
+        return int(attempt), tuple(Recorded(name, work) for name, _, work in pairs)
 
     def columns(self) -> Columns:
         """All columns but the key's."""
@@ -192,10 +208,15 @@ def open_replay(batch: Batch, owner: str, now_ms: int) -> Batch:
     return batch._next(owner=owner, attempt=batch.attempt + 1, attempt_seen_ms=now_ms)
 
 
-def heartbeat(batch: Batch, now_ms: int, application: str | None) -> Batch:
-    """B7: the latest attempt is alive, also if one of its tasks has ended; its application's id is kept once known."""
+def heartbeat(batch: Batch, now_ms: int, application: str | None, work: str = "") -> Batch:
+    """B7: the latest attempt is alive, also if one of its tasks has ended; its applications' ids are kept."""
     _require(batch.state in (BatchState.FROZEN, BatchState.COMMITTED), batch, "nobody works on it")
-    ref = batch.attempt_ref if application is None else "{}:{}".format(batch.attempt, application)
+    ref = batch.attempt_ref
+    if application is not None:
+        of_attempt, known = batch.applications
+        others = [item for item in known if item.work != work] if of_attempt == batch.attempt else []
+        named = [Recorded(application, work), *others][:MOST_APPLICATIONS]
+        ref = "{}:{}".format(batch.attempt, _AND.join("{} {}".format(item.name, item.work).strip() for item in named))
     closed = min(batch.attempt_closed, batch.attempt - 1)
     return batch._next(attempt_seen_ms=now_ms, attempt_ref=ref, attempt_closed=closed)
 

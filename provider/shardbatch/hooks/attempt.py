@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from shardbatch.consumer import Consumer, Turn, beat, begin, end
 from shardbatch.core.owner import Owner
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import LeaseLost, ShardbatchError
+from shardbatch.hooks import spark_process
 from shardbatch.hooks.consumer import Application
 
 log = logging.getLogger("shardbatch")
@@ -79,23 +78,21 @@ class Attempt:
     def earlier_application(self) -> EarlierApplication | None:
         """The application of an older attempt, or of an earlier try of this one, if one was recorded.
 
-        None that another task of the block started: the row has room for one, and that one may be running beside this.
+        Only this task's own: those of the block's other tasks may be running beside it.
         """
         batch = self._consumer.batch(self.batch_id)
-        recorded, name = (0, None) if batch is None else batch.application
-        if batch is None or name is None or recorded > self.attempt:
+        recorded, found = (0, ()) if batch is None else batch.applications
+        own = [item.name for item in found if not self.work or item.work in ("", self.work)]
+        if batch is None or not own or recorded > self.attempt:
             return None
-        if self.work and batch.application_work not in ("", self.work):
-            return None
-        return EarlierApplication(name, recorded == self.attempt, batch.attempt_closed >= recorded)
+        return EarlierApplication(own[0], recorded == self.attempt, batch.attempt_closed >= recorded)
 
     def beat(self, application: str | None) -> None:
         """Show life.
 
         :raises LeaseLost: if the batch is another owner's, or a newer attempt was opened.
         """
-        named = f"{application} {self.work}" if application and self.work else application
-        beat(self._consumer, self._owner, self.batch_id, self.attempt, named)
+        beat(self._consumer, self._owner, self.batch_id, self.attempt, application, self.work)
 
     def close(self) -> None:
         """Say that the work has ended, so that the next attempt need not wait. A store that fails costs only that."""
@@ -120,6 +117,7 @@ class Heartbeat:
 
     :param application: what the application is called, once that is known.
     :param stop: ends the application; called again until the block is left.
+    :param goes_on: what it is called if it is an earlier try's that this one goes on with.
     """
 
     def __init__(
@@ -129,6 +127,7 @@ class Heartbeat:
         every: timedelta,
         application: Callable[[], str | None],
         stop: Callable[[], None],
+        goes_on: str | None = None,
     ) -> None:
         self._attempt = attempt
         self._every = every.total_seconds()
@@ -137,7 +136,7 @@ class Heartbeat:
         self._left = threading.Event()
         self._lost: LeaseLost | None = None
         # Until there is an application, the task itself is what lives.
-        self._written: str | None = f"task:{socket.gethostname()}:{os.getpid()}"
+        self._written: str | None = goes_on or spark_process.task_reference()
         self._thread = threading.Thread(target=self._run, name="shardbatch-heartbeat", daemon=True)
 
     def __enter__(self) -> Heartbeat:

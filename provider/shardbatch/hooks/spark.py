@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ log = logging.getLogger("shardbatch")
 
 #: States of a standalone driver that it does not leave.
 DRIVER_OVER = frozenset({"FINISHED", "KILLED", "FAILED", "ERROR"})
+#: Seconds that a standalone driver is given to end after its master was asked to end it.
+DRIVER_PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,17 @@ def cluster_mode(hook: SparkSubmitHook) -> bool:
     return bool(hook._connection["deploy_mode"] == "cluster")
 
 
+def resumed_as(hook: SparkSubmitHook, reference: str) -> str | None:
+    """The id by which the stock operator goes on with a recorded application; ``None`` where it cannot."""
+    kind, _, name = reference.partition(":")
+    tracked = {
+        "standalone": hook._should_track_driver_status,
+        "yarn": hook._is_yarn_cluster_mode and hook._yarn_track_via_rm_api,
+        "k8s": hook._should_track_driver_via_k8s_api(),
+    }
+    return name if tracked.get(kind) else None
+
+
 def process_over(hook: SparkSubmitHook) -> bool:
     """Whether the hook's spark-submit has ended, or was never started."""
     return hook._submit_sp is None or hook._submit_sp.poll() is not None
@@ -184,37 +198,75 @@ def await_process(hook: SparkSubmitHook) -> None:
             hook._submit_sp.wait(timeout=spark_process.PATIENCE_S)
 
 
-def end_application(text: str, batch_id: str, hook: SparkSubmitHook) -> str:
+@dataclass(frozen=True)
+class Ending:
+    """What became of an older application: whether it is known to have ended, and a line for the log."""
+
+    over: bool
+    said: str
+
+
+def end_application(text: str, batch_id: str, hook: SparkSubmitHook | None) -> Ending:
     """End an older application of a batch, as far as it can be reached from here.
 
-    ``hook`` is one that has submitted nothing. What cannot be reached is left alone: its output stands in a start
-    folder of its own and is never read.
-
-    :returns: one line for the log.
+    ``hook`` is one that has submitted nothing; without one only this host's processes can be reached. What cannot be
+    reached is left alone: its output stands in a start folder of its own and is never read.
     """
     kind, _, name = text.partition(":")
     try:
         if kind == "client":
             return {
-                "ended": f"Ended the older application {text}.",
-                "over": f"The older application {text} has ended.",
-            }.get(spark_process.end(text, batch_id), f"The older application {text} runs on another host; {FENCED}")
+                "ended": Ending(True, f"Ended the older application {text}."),
+                "over": Ending(True, f"The older application {text} has ended."),
+            }.get(
+                spark_process.end(text, batch_id),
+                Ending(False, f"The older application {text} runs on another host; {FENCED}"),
+            )
+        if kind == "task" and spark_process.task_gone(text):
+            return Ending(True, f"The older {text} is gone, and it has not submitted anything that is known.")
+        if hook is None:
+            return Ending(False, f"The older application {text} cannot be ended from here; {FENCED}")
         if kind == "standalone" and hook._should_track_driver_status:
-            hook._driver_id = name
-            subprocess.run(hook._build_spark_driver_kill_command(), check=True, capture_output=True, timeout=60)
-        elif kind == "yarn" and hook._is_yarn and (hook._yarn_track_via_rm_api or shutil.which("yarn")):
+            return _end_driver(hook, name)
+        if kind == "yarn" and hook._is_yarn and (hook._yarn_track_via_rm_api or shutil.which("yarn")):
             _end_yarn(hook, name)
         elif kind == "k8s" and hook._is_kubernetes:
             hook._connection["namespace"], _, hook._kubernetes_driver_pod = name.partition(":")
             hook._delete_driver_pod()
         else:
-            return f"The older application {text} cannot be ended from here; {FENCED}"
+            return Ending(False, f"The older application {text} cannot be ended from here; {FENCED}")
     except Exception as error:  # noqa: BLE001 - whatever a cluster answers, fencing is enough and is said
-        return f"The older application {text} could not be ended ({type(error).__name__}); {FENCED}"
-    return f"Asked the cluster to end the older application {text}."
+        return Ending(False, f"The older application {text} could not be ended ({type(error).__name__}); {FENCED}")
+    return Ending(False, f"Asked the cluster to end the older application {text}.")
 
 
 FENCED = "it is fenced: what it still writes is never read."
+
+
+def _end_driver(hook: SparkSubmitHook, driver: str) -> Ending:
+    """End a driver of a standalone cluster, and see it end."""
+    hook._driver_id = driver
+    state = driver_state(hook)
+    if state in DRIVER_OVER:
+        return Ending(True, f"The older application {driver} has ended ({state}).")
+    subprocess.run(hook._build_spark_driver_kill_command(), check=True, capture_output=True, timeout=60)
+    deadline = time.monotonic() + DRIVER_PATIENCE_S
+    while (state := driver_state(hook)) not in DRIVER_OVER:
+        if time.monotonic() > deadline:
+            return Ending(False, f"Asked the cluster to end the older application {driver}, which is {state}; {FENCED}")
+        time.sleep(0.5)
+    return Ending(True, f"Ended the older application {driver} ({state}).")
+
+
+def driver_state(hook: SparkSubmitHook) -> str | None:
+    """What the master says of the hook's driver; ``None`` if its answer does not tell."""
+    hook._driver_status = None
+    asked = subprocess.run(
+        hook._build_track_driver_status_command(), capture_output=True, text=True, timeout=60, check=True
+    )
+    hook._process_spark_status_log(iter((asked.stdout + asked.stderr).splitlines()))
+    state, hook._driver_status = hook._driver_status, None
+    return state
 
 
 def _end_yarn(hook: SparkSubmitHook, application: str) -> None:

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
+from collections.abc import Callable
 
 import psutil
 
 #: Seconds that a process is given to end by itself after it was asked to.
 PATIENCE_S = 10.0
+#: How the words of a command line begin that tell an application its batch.
+MARK = "spark.shardbatch."
 
 
 def reference(pid: int) -> str:
@@ -16,21 +20,61 @@ def reference(pid: int) -> str:
     return f"client:{socket.gethostname()}:{pid}"
 
 
-def parse(text: str) -> tuple[str, int] | None:
+def task_reference() -> str:
+    """The text that stands in a batch row for this process, a task that has not submitted yet."""
+    return f"task:{socket.gethostname()}:{os.getpid()}"
+
+
+def parse(text: str, kind: str = "client") -> tuple[str, int] | None:
     """Host and process id of a :func:`reference`, or ``None`` for another text."""
-    kind, _, rest = text.partition(":")
+    found, _, rest = text.partition(":")
     host, _, pid = rest.rpartition(":")
-    return (host, int(pid)) if kind == "client" and host and pid.isdigit() else None
+    return (host, int(pid)) if found == kind and host and pid.isdigit() else None
+
+
+def task_gone(text: str) -> bool:
+    """Whether a :func:`task_reference` names a process of this host that is there no more."""
+    found = parse(text, "task")
+    return found is not None and found[0] == socket.gethostname() and not psutil.pid_exists(found[1])
 
 
 def submits(process: psutil.Process, batch_id: str) -> bool:
     """Whether a process really is the spark-submit of a batch: process ids are used again, so its arguments decide."""
+    return _told(process, batch_id) is not None
+
+
+def _told(process: psutil.Process, batch_id: str) -> dict[str, str] | None:
+    """What the spark-submit of a batch was told of it on its command line; ``None`` for any other process."""
     try:
         words = process.cmdline()
     except psutil.Error:
-        return False
+        return None
     named = any("spark-submit" in word or word.endswith("SparkSubmit") for word in words)
-    return named and f"spark.shardbatch.batch={batch_id}" in words
+    pairs = (word.partition("=") for word in words if word.startswith(MARK))
+    told = {name.removeprefix(MARK): value for name, _, value in pairs}
+    return told if named and told.get("batch") == batch_id else None
+
+
+def end_left_over(batch_id: str, attempt: int, left: Callable[[str], bool]) -> list[str]:
+    """End every spark-submit of a batch on this host that an attempt, or one before it, has left behind.
+
+    They are found by their arguments, also if their ids were never written down.
+
+    :param left: whether the spark-submit of this task has been left behind.
+    :returns: the tasks whose spark-submit was ended.
+    """
+    ended = []
+    for process in psutil.process_iter():
+        told = _told(process, batch_id)
+        if told is None or _number(told.get("attempt", "")) > attempt or not left(told.get("work", "")):
+            continue
+        end_tree(process)
+        ended.append(told.get("work", ""))
+    return ended
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0
 
 
 def end(text: str, batch_id: str) -> str:

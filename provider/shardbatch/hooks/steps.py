@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shardbatch.consumer import Claim, Committed, Consumer, Frozen, Landed
+    from shardbatch.consumer import Claim, Committed, Consumer, Ended, Frozen, Landed
     from shardbatch.core.owner import Owner
 
     __all__ = ["Claim", "Committed", "Frozen", "Landed", "Steps"]
@@ -33,17 +33,19 @@ class Steps:
 
         return land(self.consumer, self.owner, group, self.consumer.now_ms() if tip_ms is None else tip_ms, stop=stop)
 
-    def freeze(self, handed: str | None, known: str | None) -> Frozen:
+    def freeze(self, handed: str | None, known: str | None, ended: Ended | None = None) -> Frozen:
         """Freeze what was landed, or open the next attempt of this run's batch.
 
         :param handed: the batch that claim found.
         :param known: a batch that this run froze in an earlier pass over the same claim.
+        :param ended: ends what the batch's last attempt left behind; default: its end is waited for.
         :raises LeaseLost: also if that batch went to another run meanwhile, and there is nothing else.
         """
-        from shardbatch.consumer import freeze
+        from shardbatch.consumer import freeze, nothing_ended
         from shardbatch.consumer.attempt import expect_batch, lost
 
-        frozen = freeze(self.consumer, self.owner, handed)
+        held_before = known is not None and known == self.consumer.replay
+        frozen = freeze(self.consumer, self.owner, handed, ended or nothing_ended, held_before=held_before)
         if frozen.batch_id is None and known is not None:
             raise lost(expect_batch(self.consumer, known))
         return frozen

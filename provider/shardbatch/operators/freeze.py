@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
+from shardbatch.hooks.leftovers import LeftOvers, working_in
 from shardbatch.hooks.liveness import instances
 from shardbatch.operators.step import Step
 
@@ -49,7 +50,7 @@ class FreezeOperator(Step):
         """Freeze; what was frozen."""
         memory = context.get("task_state_store")
         with self.open(context) as steps:
-            frozen = steps.freeze(self.handed or None, self._known(memory))
+            frozen = steps.freeze(self.handed or None, self._known(memory), self._left_overs(context["ti"]))
         if memory is not None and frozen.batch_id is not None:
             memory.set(FROZEN, {"batch_id": frozen.batch_id, "claim_id": self.claim_id})
         outputs = outputs_of(frozen)
@@ -61,6 +62,10 @@ class FreezeOperator(Step):
             if skips:
                 raise DownstreamTasksSkipped(tasks=instances(ti.dag_id, ti.run_id, skips))
         return {key: outputs[key] for key in ("batch_id", "attempt", "record_count")}
+
+    def _left_overs(self, ti: Any) -> LeftOvers:
+        tasks = self.dag.task_dict if self.has_dag() else {}
+        return LeftOvers(tasks, working_in(ti.dag_id, ti.run_id), self.log.info)
 
     def _known(self, memory: Any) -> str | None:
         """The batch that this task froze before, if claim has not run since: then it must still be this run's."""

@@ -37,9 +37,8 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
     * does nothing and succeeds when this attempt is committed already; fails without a retry when the batch is
       another owner's;
     * keeps the batch alive while it waits and ends its application when the batch is lost;
-    * records the application's id on the batch, and before it submits another ends an older attempt's application,
-      where that can be reached (several such tasks in a block leave each other alone; the row has room for the id of
-      one, the last that showed life);
+    * records the application's id on the batch, one for each task of the block; before it submits another it ends an
+      older attempt's application of this task, where that can be reached, as ``freeze`` does for every task;
     * carries the batch id in the application's name and, on YARN and Kubernetes, in its tags.
 
     A retry of the same attempt goes on with the application that is running at the cluster (``durable``, as in the
@@ -138,15 +137,18 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             if not attempt.my_turn():
                 self.log.info("Attempt %s of batch %s is committed already.", attempt.attempt, attempt.batch_id)
                 return
-            self._end_earlier(attempt)
-            self._run(context, attempt)
+            self._run(context, attempt, goes_on=self._earlier(context, attempt))
         finally:
             attempt.release_connections()
 
-    def _run(self, context: Context, attempt: Attempt) -> None:
+    def _run(self, context: Context, attempt: Attempt, goes_on: str | None) -> None:
         self._open = attempt
         heartbeat = Heartbeat(
-            attempt, every=self.heartbeat, application=self._application_reference, stop=self._stop_application
+            attempt,
+            every=self.heartbeat,
+            application=self._application_reference,
+            stop=self._stop_application,
+            goes_on=goes_on,
         )
         try:
             with heartbeat:
@@ -199,16 +201,27 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         self.external_id_key = f"{SparkSubmitOperator.external_id_key}.{suffix}"
         self._K8S_DRIVER_STATUS_KEY = f"{SparkSubmitOperator._K8S_DRIVER_STATUS_KEY}.{suffix}"
 
-    def _end_earlier(self, attempt: Attempt) -> None:
-        """End an older attempt's application, and an earlier try's unless this try goes on with it."""
+    def _earlier(self, context: Context, attempt: Attempt) -> str | None:
+        """What this try goes on with, an earlier try's application at its cluster; any other one is ended."""
+        for _ in spark_process.end_left_over(attempt.batch_id, attempt.attempt, lambda work: work == attempt.work):
+            self.log.info("Ended a spark-submit that an earlier try or attempt of this task had left behind.")
         earlier = attempt.earlier_application()
         if earlier is None:
-            return
-        in_client = earlier.name.startswith("client:")  # then what runs is looked at, whatever was written down
-        hook = self._get_hook()
-        goes_on = earlier.of_this_attempt and self.durable and spark.cluster_mode(hook)
-        if in_client or not (goes_on or earlier.ended):
-            self.log.info("%s", spark.end_application(earlier.name, attempt.batch_id, hook))
+            return None
+        hook, memory = self._get_hook(), context.get("task_state_store")
+        resumed = spark.resumed_as(hook, earlier.name) if earlier.of_this_attempt and self.durable else None
+        if resumed is not None and memory is not None:
+            # The try may have died before it wrote the id down itself, which it does only after spark-submit has ended.
+            if not memory.get(self.external_id_key):
+                memory.set(self.external_id_key, resumed)
+            return earlier.name
+        if not earlier.ended or earlier.name.startswith("client:"):  # there, what runs is looked at in any case
+            self.log.info("%s", spark.end_application(earlier.name, attempt.batch_id, hook).said)
+        return None
+
+    def end_recorded(self, application: str, batch_id: str) -> spark.Ending:
+        """End an application of this task that stands on a batch row, for a task that opens the next attempt."""
+        return spark.end_application(application, batch_id, SparkSubmitOperator._get_hook(self))
 
     def _application_reference(self) -> str | None:
         return spark.application_reference(self._hook) if self._hook is not None else None

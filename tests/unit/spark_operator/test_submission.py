@@ -160,4 +160,7 @@ def test_a_java_that_only_sparks_own_script_knows_is_believed(hook: Any, bare: P
 
 def test_an_application_that_cannot_be_reached_is_left_and_said_to_be_fenced(hook: Any) -> None:
     for name in ("yarn:application_1_2", "standalone:driver-1", "k8s:ns:pod", "client:elsewhere:1", "task:here:1"):
-        assert "never read" in spark.end_application(name, "b1", hook("local"))
+        for reach in (hook("local"), None):
+            ending = spark.end_application(name, "b1", reach)
+            assert "never read" in ending.said
+            assert not ending.over
