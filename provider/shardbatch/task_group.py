@@ -265,7 +265,9 @@ class StreamBatch(TaskGroup):
             self._require_fitting(task)
         commit.work = sorted(task.task_id for task in work)
         freeze.skips = sorted(inside)
-        self._ours["claim"].skips = sorted({*inside, *ours} - {self._ours["claim"].task_id})
+        claim = self._ours["claim"]
+        claim.skips = sorted({*inside, *ours} - {claim.task_id})
+        claim.freeze = freeze.task_id
 
     def _require_landing_only(self, inside: Mapping[str, Any]) -> None:
         """See that a block without work is meant: its files and manifest are what is wanted."""

@@ -10,10 +10,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cache, partial
 
+from shardbatch.consumer.attempt import lost
 from shardbatch.consumer.consumer import Consumer, first_count
 from shardbatch.consumer.hold import Held, Renewal
+from shardbatch.consumer.settle import read_batches
 from shardbatch.consumer.shard_read import ShardRead, Stopped, read_shard
 from shardbatch.core import lease as leases
+from shardbatch.core.batch import BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.planner import ready_child
@@ -187,7 +190,7 @@ def land(consumer: Consumer, owner: Owner, group: str, tip_ms: int, stop: thread
     A shard whose row holds a slice already is not read anew. Under ``shard_errors=isolate`` a shard that cannot be read
     is left out, unless that leaves none.
 
-    :raises LeaseLost: if every lease of the group was lost.
+    :raises LeaseLost: if every lease of the group was lost, be it before this began.
     :raises SourceError: if no shard of the group could be read, or one could not under ``shard_errors=fail``.
     """
     me = str(owner)
@@ -196,6 +199,8 @@ def land(consumer: Consumer, owner: Owner, group: str, tip_ms: int, stop: thread
         for lease in consumer.leases(lease_owner=me, read_group=group)
         if lease.batch_id is None and not lease.completed
     ]
+    if not mine:
+        _require_done(consumer, me, group)
     mine.sort(key=lambda lease: (lease.millis_behind_latest is not None, -(lease.millis_behind_latest or 0)))
     task = _Task(consumer, me, group, tip_ms, stop or threading.Event())
     landed = task.run(mine)
@@ -205,6 +210,20 @@ def land(consumer: Consumer, owner: Owner, group: str, tip_ms: int, stop: thread
     if task.first_error is not None and landed.shards == 0:
         raise task.first_error
     return landed
+
+
+def _require_done(consumer: Consumer, me: str, group: str) -> None:
+    """See that nothing is left to read because this owner has frozen it, or is about to."""
+    own = [batch for batch in consumer.batches_of(me) if batch.state is not BatchState.VOID]
+    if own:
+        consumer.say("Read task {}: its slices are in batch {}; nothing is read.".format(group, own[-1].batch_id))
+        return
+    stamped = read_batches(consumer, consumer.leases(lease_owner=me, read_group=group))
+    for batch in stamped.values():
+        if batch is not None and batch.state is not BatchState.VOID:
+            raise lost(batch)
+    if not stamped:
+        raise LeaseLost("Read task {} holds no lease any more, so nothing is read.".format(group))
 
 
 def _summary(group: str, landed: Landed) -> str:

@@ -51,7 +51,24 @@ class Steps:
         return frozen
 
     def commit(self, batch_id: str | None, attempt: int, *, by_hand: bool) -> Committed:
-        """Decide the batch of this run and move its checkpoints."""
+        """Decide the batch of this run and move its checkpoints.
+
+        :raises LeaseLost: also if another run took the batch over and has committed it.
+        """
         from shardbatch.consumer import commit
 
-        return commit(self.consumer, self.owner, batch_id, attempt, by_hand=by_hand)
+        done = commit(self.consumer, self.owner, batch_id, attempt, by_hand=by_hand)
+        if done.batch_id is not None and attempt < done.decided:
+            self.require_own(done.batch_id)
+        return done
+
+    def require_own(self, batch_id: str) -> None:
+        """See that a batch is this run's.
+
+        :raises LeaseLost: naming who has it, if it is another's.
+        """
+        from shardbatch.consumer.attempt import expect_batch, lost
+
+        batch = expect_batch(self.consumer, batch_id)
+        if batch.owner != str(self.owner):
+            raise lost(batch)

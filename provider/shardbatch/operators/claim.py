@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
-from shardbatch.hooks.liveness import instances
+from shardbatch.hooks.liveness import TASK_FINAL, instances, task_states
 from shardbatch.operators.step import Step
 
 if TYPE_CHECKING:
@@ -28,17 +28,23 @@ class ClaimOperator(Step):
     it skips the tasks of ``skips``.
 
     :param skips: ids of the tasks to skip when there is nothing to do.
+    :param freeze: id of the freeze task: with it, a claim that a person clears alone takes nothing if the batch that
+        its run froze went to another run, since nothing would follow it.
     """
 
-    def __init__(self, *, skips: Sequence[str] = (), **kwargs: Any) -> None:
+    def __init__(self, *, skips: Sequence[str] = (), freeze: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.skips = list(skips)
+        self.freeze = freeze
 
     def execute(self, context: Context) -> list[dict[str, str]]:
         """Claim; the read tasks to start."""
-        with self.open(context) as steps:
-            found = steps.claim()
         ti = context["ti"]
+        with self.open(context) as steps:
+            frozen = self._frozen_before(ti)
+            if frozen is not None:
+                steps.require_own(frozen)
+            found = steps.claim()
         ti.xcom_push(key="batch_id", value=found.batch_id or "")  # an XCom that is None counts as missing
         ti.xcom_push(key="outcome", value=found.outcome.value)
         ti.xcom_push(key="claim_id", value=uuid4().hex)
@@ -48,3 +54,10 @@ class ClaimOperator(Step):
         if self.skips:
             raise DownstreamTasksSkipped(tasks=instances(ti.dag_id, ti.run_id, self.skips))
         return []
+
+    def _frozen_before(self, ti: Any) -> str | None:
+        """The batch that this run has frozen, if freeze will not run after this claim."""
+        batch_id = ti.xcom_pull(task_ids=self.freeze, key="batch_id") if self.freeze else None
+        if not batch_id or task_states(ti.dag_id, ti.run_id, [self.freeze]).get(self.freeze) not in TASK_FINAL:
+            return None
+        return str(batch_id)
