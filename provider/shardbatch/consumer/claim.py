@@ -24,6 +24,9 @@ from shardbatch.core.planner import Plan, ReadGroup, label, plan, spread
 from shardbatch.core.ports import Verdict
 from shardbatch.errors import BatchParked, Starving
 
+#: How often a claim looks again when others take what it chose just before it does.
+MOST_LOOKS = 4
+
 
 class Outcome(StrEnum):
     """What a claim found to do."""
@@ -71,8 +74,13 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     rows = add_rows(consumer, listing, rows, application)
     for hole in uncovered(listing):
         consumer.warn("No open shard covers the hash keys {}: the stream may be resharding.".format(hole))
-    found = _plan(consumer, me, verdicts, rows, listed, stamped, application)
-    groups = _take(consumer, me, found)
+    for _ in range(MOST_LOOKS):
+        found = _plan(consumer, me, verdicts, rows, listed, stamped, application)
+        groups = _take(consumer, me, found)
+        if groups or not found.takeable:
+            break
+        rows = consumer.leases()  # another claim took all that this one chose: what it left may be free
+        stamped = read_batches(consumer, rows)
     if groups:
         shards = sum(len(members) for members in groups.values())
         named = tuple(ReadGroup(name, label(name, members)) for name, members in sorted(groups.items()))

@@ -13,6 +13,7 @@ import pytest
 from shardbatch.consumer import Claim, Outcome, claim
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
+from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Verdict
@@ -111,6 +112,28 @@ def test_two_groups_that_claim_first_at_once_are_told_apart(rig: Rig) -> None:
     consumer = rig.consumer(store=Beaten())
     with pytest.raises(ApplicationTaken):
         claim(consumer, COPY)
+
+
+def test_a_claim_that_was_beaten_to_its_shard_takes_another(rig: Rig) -> None:
+    store = rig.store
+
+    class Beaten:
+        """Another run claims just before this one's first write to a lease."""
+
+        late = True
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+        def replace(self, seen: Any, new: Any) -> bool:
+            if isinstance(new, Lease) and self.late:
+                self.late = False
+                rig.claim("r2", options=ClaimOptions(max_shards=1))
+            return store.replace(seen, new)
+
+    found = rig.claim("r1", options=ClaimOptions(max_shards=1), store=Beaten())
+    assert (found.outcome, found.shards) == (Outcome.LEASES, 1)
+    assert {lease.lease_owner for lease in rig.consumer().leases()} == {str(rig.owner("r1")), str(rig.owner("r2"))}
 
 
 THERE = Owner("there", "dag", "r1", "orders")
