@@ -70,7 +70,10 @@ class UnsupportedSchema(ConfigurationError):
 class StreamRecreated(ConfigurationError):
     """The stream was deleted and created again under its name; the checkpoints belong to the old one."""
 
-    remedy = "Choose another app_name: it begins anew, and the rows of the old one stay as they are."
+    remedy = (
+        "Begin anew on it with 'airflow shardbatch reset --all --stream-id' and the new identity, or choose another "
+        "app_name: then the rows of the old stream stay as they are."
+    )
 
 
 class ApplicationTaken(ConfigurationError):
@@ -178,7 +181,10 @@ class WorkFailed(ProtocolError):
 class BatchParked(ProtocolError):
     """The batch is parked."""
 
-    remedy = "Mend the work, raise Policies(max_attempts), then resume it with 'airflow shardbatch release --batch'."
+    remedy = (
+        "Mend the work and resume it with 'airflow shardbatch unpark --batch', or let its shards go on without it with "
+        "'airflow shardbatch set-aside --batch'."
+    )
 
 
 class OwnerUnknown(ShardbatchError):
@@ -191,7 +197,8 @@ class GapFound(ShardbatchError):
     """Records expired before they were read."""
 
     remedy = (
-        "Look at 'airflow shardbatch shards'; policy=Policies(gap=\"record\") goes on with what is left, gap noted."
+        "Look at 'airflow shardbatch shards'; 'airflow shardbatch accept-gap' lets them go on with what is left, gap "
+        'noted, as policy=Policies(gap="record") does for every gap.'
     )
     retryable = False
 

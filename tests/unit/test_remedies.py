@@ -8,7 +8,10 @@ from pathlib import Path
 
 import shardbatch
 
-KNOWN = {"status", "shards", "batches", "release"}
+KNOWN = {
+    *{"status", "shards", "batches", "release"},
+    *{"park", "unpark", "set-aside", "drop", "accept-gap", "reset"},
+}
 
 
 def texts() -> dict[str, str]:

@@ -26,11 +26,25 @@ BATCH = Arg(("--batch",), help="Release this frozen batch, so that the next run 
 REASON = Arg(("--reason",), default="", help="Why; kept on the application row. Needed with --yes")
 YES = Arg(("-y", "--yes"), action="store_true", help="Do it; without this only say what would be done")
 
+ONE_BATCH = Arg(("--batch",), required=True, help="The batch, as 'batches' shows it")
+SCOPE = Arg(("--scope",), default="", help="The interval run that it belongs to. Default: the live application")
+SHARDS = Arg(("--shard",), action="append", default=[], help="This shard (may be given again)")
+ALL = Arg(("--all",), action="store_true", help="All shards, for which it can be done")
+TO = Arg(
+    ("--to",),
+    help="TRIM_HORIZON, an instant like 2026-11-28T00:00:00+00:00, or for one shard a checkpoint as 'shards' shows it",
+)
+STREAM_ID = Arg(
+    ("--stream-id",),
+    help="With --all: the stream was created again; accept this identity, as StreamRecreated names it, and begin anew",
+)
+FORCE = Arg(("--force",), action="store_true", help="Also what has an owner: a run that is alive fails then")
+
 STORE = (APP_NAME, STREAM_NAME, LEASES)
 
 GROUP = GroupCommand(
     name="shardbatch",
-    help="Consume sharded streams in batches: look at applications, free what is stuck",
+    help="Consume sharded streams in batches: look at applications, free and move what is stuck",
     subcommands=(
         ActionCommand(
             name="status",
@@ -60,6 +74,57 @@ GROUP = GroupCommand(
             ),
             func=lazy_load_command("shardbatch.cli.commands.release"),
             args=(*STORE, OWNER, SHARD, BATCH, REASON, YES, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="park",
+            help="Make a frozen batch wait for unpark, its shards with it; all others go on",
+            func=lazy_load_command("shardbatch.cli.commands.park"),
+            args=(*STORE, ONE_BATCH, SCOPE, REASON, YES, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="unpark",
+            help="Resume a parked batch; max_attempts counts anew",
+            func=lazy_load_command("shardbatch.cli.commands.unpark"),
+            args=(*STORE, ONE_BATCH, SCOPE, REASON, YES, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="set-aside",
+            help="Decide a frozen or parked batch without output: its shards go on behind it",
+            description=(
+                "No reader sees the batch's records until it is replayed; its slices are kept for that. "
+                "A run that is at work on it fails in its commit. A preview unless --yes is given."
+            ),
+            func=lazy_load_command("shardbatch.cli.commands.set_aside"),
+            args=(*STORE, ONE_BATCH, SCOPE, REASON, YES, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="drop",
+            help="Discard a frozen or parked batch, its slices go into a later one; or forget one that was set aside",
+            description=(
+                "No record is lost. What an application may have written for the batch stays in the sink as orphans; "
+                "they are named, here and by 'status'. A run that is at work on it fails in its commit. "
+                "A preview unless --yes is given."
+            ),
+            func=lazy_load_command("shardbatch.cli.commands.drop"),
+            args=(*STORE, ONE_BATCH, SCOPE, REASON, YES, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="accept-gap",
+            help="Let shards go on behind records that expired unread",
+            description="Who and why stand in the manifest of the batch with the gap. A preview unless --yes is given.",
+            func=lazy_load_command("shardbatch.cli.commands.accept_gap"),
+            args=(*STORE, SHARDS, ALL, SCOPE, REASON, YES, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="reset",
+            help="Move shards and their descendants to a position, or begin anew on a stream that was created again",
+            description=(
+                "The preview says of every shard from where to where, what is read twice and what may be lost, and "
+                "which batches are discarded. All or nothing: what has an owner is left, unless --force is given. "
+                "A reset that died is finished by another. A preview unless --yes is given."
+            ),
+            func=lazy_load_command("shardbatch.cli.commands.reset"),
+            args=(*STORE, SHARDS, ALL, TO, STREAM_ID, FORCE, REASON, YES, ARG_OUTPUT),
         ),
     ),
 )

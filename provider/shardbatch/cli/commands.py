@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands behind ``airflow shardbatch``: open the store, ask a use-case, print.
 
-Exit codes: 0 done, 1 an error (one line on standard error), 2 wrong arguments, 3 something was not released.
+Exit codes: 0 done, 1 an error (one line on standard error), 2 wrong arguments, 3 something was left as it was.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from argparse import Namespace as Arguments
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
@@ -21,9 +21,15 @@ from typing import Any
 from airflow.cli.simple_table import AirflowConsole
 
 from shardbatch.cli import tables
+from shardbatch.consumer import accept_gap as gaps
+from shardbatch.consumer import drop as drops
+from shardbatch.consumer import park as parks
 from shardbatch.consumer import release as releases
+from shardbatch.consumer import reset as resets
+from shardbatch.consumer import set_aside as asides
 from shardbatch.consumer import status as statuses
-from shardbatch.core.ports import LeaseStore
+from shardbatch.consumer.deed import Done
+from shardbatch.core.ports import Landing, LeaseStore
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError, ShardbatchError
 
@@ -42,6 +48,8 @@ def status(args: Arguments) -> None:
     _show(args.output, tables.summary(found, now))
     for title, table in (
         ("Unfinished batches", tables.batches(found.unfinished, now)),
+        ("Batches set aside, kept for a replay", tables.batches(found.set_aside, now)),
+        ("Discarded batches, possible orphans in the sink", tables.batches(found.possible_orphans, now)),
         ("Owners", tables.owners(found.owners, now)),
     ):
         if table:
@@ -67,18 +75,49 @@ def batches(args: Arguments) -> None:
 
 def release(args: Arguments) -> None:
     """``airflow shardbatch release``"""
+    _act(args, releases.release, owner=args.owner, shards=args.shard, batch_id=args.batch)
+
+
+def park(args: Arguments) -> None:
+    """``airflow shardbatch park``"""
+    _act(args, parks.park, batch_id=args.batch, scope=args.scope)
+
+
+def unpark(args: Arguments) -> None:
+    """``airflow shardbatch unpark``"""
+    _act(args, parks.unpark, batch_id=args.batch, scope=args.scope)
+
+
+def set_aside(args: Arguments) -> None:
+    """``airflow shardbatch set-aside``"""
+    _act(args, asides.set_aside, batch_id=args.batch, scope=args.scope)
+
+
+def drop(args: Arguments) -> None:
+    """``airflow shardbatch drop``"""
+    _act(args, drops.drop, staging=True, batch_id=args.batch, scope=args.scope)
+
+
+def accept_gap(args: Arguments) -> None:
+    """``airflow shardbatch accept-gap``"""
+    _act(args, gaps.accept_gap, shards=args.shard, every=args.all, scope=args.scope)
+
+
+def reset(args: Arguments) -> None:
+    """``airflow shardbatch reset``"""
+    with _foreseen():
+        to = resets.target_of(args.to) if args.to else None
+    chosen = {"to": to, "shards": args.shard, "every": args.all, "stream_id": args.stream_id, "force": args.force}
+    _act(args, resets.reset, staging=True, **chosen)
+
+
+def _act(args: Arguments, verb: Callable[..., Sequence[Done]], *, staging: bool = False, **chosen: Any) -> None:
+    """Do what a verb does, or only say it; exit code 3 if something was left as it was."""
     with _opened(args) as (store, namespace):
-        found = releases.release(
-            store,
-            namespace,
-            owner=args.owner,
-            shards=args.shard,
-            batch_id=args.batch,
-            actor=_person(),
-            reason=args.reason,
-            dry_run=not args.yes,
-        )
-    _print(args.output, found, tables.released(found))
+        if staging:
+            chosen["landing"] = _landing()
+        found = verb(store, namespace, actor=_person(), reason=args.reason, dry_run=not args.yes, **chosen)
+    _print(args.output, found, tables.deeds(found))
     if not args.yes:
         sys.stderr.write("This is a preview; nothing was changed. Give --yes and --reason to do it.\n")
     if any(item.result == "left" for item in found):
@@ -89,15 +128,29 @@ def release(args: Arguments) -> None:
 def _opened(args: Arguments) -> Iterator[tuple[LeaseStore, Namespace]]:
     """The store and namespace of the arguments; every foreseen error becomes one line and exit code 1."""
     logging.getLogger("shardbatch").setLevel(logging.WARNING)
-    try:
+    with _foreseen():
         namespace = _namespace(args)
         store = _store(args.leases)
         try:
             yield store, namespace
         finally:
             store.close()
+
+
+@contextmanager
+def _foreseen() -> Iterator[None]:
+    try:
+        yield
     except ShardbatchError as error:
         raise SystemExit(f"{type(error).__name__}: {error}") from None
+
+
+def _landing() -> Landing | None:
+    """The deployment's staging area, where it has one that every group uses."""
+    from shardbatch.hooks.settings import default_staging
+
+    found = default_staging()
+    return None if found is None else found.open()
 
 
 def _namespace(args: Arguments) -> Namespace:

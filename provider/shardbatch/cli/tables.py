@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shardbatch.consumer.release import Released
+from shardbatch.consumer.deed import Done
 from shardbatch.consumer.status import BatchStatus, OwnerStatus, ShardStatus, Status
 from shardbatch.core.owner import Owner
 
@@ -85,7 +85,7 @@ def batches(found: Iterable[BatchStatus], now_ms: int) -> Table:
     return [
         {
             "batch": item.batch_id,
-            "state": item.state,
+            "state": _state(item),
             "records": f"{item.records:,}",
             "size": size(item.bytes),
             "gaps": str(item.gaps),
@@ -117,9 +117,21 @@ def shards(found: Iterable[ShardStatus], now_ms: int) -> Table:
     ]
 
 
-def released(found: Iterable[Released]) -> Table:
-    """One line a lease or batch."""
+def deeds(found: Iterable[Done]) -> Table:
+    """One line a row that was, or would be, changed."""
     return [
-        {"kind": item.kind, "name": item.name, "owner": owner(item.owner), "result": item.result, "why": item.why}
+        {
+            "kind": item.kind,
+            "name": item.name,
+            "owner": owner(item.owner),
+            "result": item.result,
+            "why": item.why or item.effect,
+        }
         for item in found
     ]
+
+
+def _state(item: BatchStatus) -> str:
+    """A batch's state, and what became of it by a person's hand."""
+    aside = {None: "", "kept": " (set aside)", "dropped": " (set aside, dropped)"}[item.set_aside]
+    return item.state + aside + (" (possible orphan)" if item.possible_orphan else "")

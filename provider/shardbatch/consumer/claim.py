@@ -19,7 +19,7 @@ from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
-from shardbatch.core.owner import Owner
+from shardbatch.core.owner import Owner, ResetHolder
 from shardbatch.core.planner import Plan, ReadGroup, label, plan, spread
 from shardbatch.core.ports import Verdict
 from shardbatch.errors import BatchParked, Starving
@@ -116,7 +116,7 @@ def unfinished(consumer: Consumer, me: str, verdicts: Verdicts, stamped: Stamped
 
 def _parked(consumer: Consumer, batch: Batch) -> bool:
     limit = consumer.policies.max_attempts
-    if limit is None or batch.attempt < limit:
+    if limit is None or batch.attempt - batch.unparked < limit:
         return False
     note = _note(batch)
     if consumer.store.replace(batch, batches.park(batch, note)):
@@ -125,7 +125,7 @@ def _parked(consumer: Consumer, batch: Batch) -> bool:
 
 
 def _note(batch: Batch) -> str:
-    return "parked by policy after {} attempts".format(batch.attempt)
+    return "parked by policy after {} attempts".format(batch.attempt - batch.unparked)
 
 
 def _settle(consumer: Consumer, me: str, verdicts: Verdicts, lease: Lease, stamped: Stamped) -> Lease | None:
@@ -216,4 +216,7 @@ def _described(consumer: Consumer, lease: Lease, stamped: Stamped) -> str:
         return "{} in batch {} ({}) of {}, row changed {} s ago".format(
             lease.shard_id, lease.batch_id, state, holder or "nobody", age
         )
+    if ResetHolder.parse(lease.lease_owner):
+        text = "{} held by a reset, row changed {} s ago; if it died, run 'airflow shardbatch reset' again"
+        return text.format(lease.shard_id, age)
     return "{} leased by {}, row changed {} s ago".format(lease.shard_id, lease.lease_owner, age)

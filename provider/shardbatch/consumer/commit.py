@@ -37,6 +37,7 @@ class Committed:
     completed: int = 0
     lag_ms: int | None = None
     positions: dict[str, str] = field(default_factory=dict)
+    note: str | None = None
 
 
 def commit(
@@ -55,7 +56,7 @@ def commit(
         _release(consumer, me)
         return Committed()
     batch, newly, replayed = _decide(consumer, me, batch_id, attempt, by_hand)
-    mark(consumer, batch)
+    mark(consumer.landing, batch)
     moved = [row for lease in consumer.leases(batch_id=batch_id) if (row := roll_forward(consumer, batch, lease))]
     _release(consumer, me)
     answer = _answer(batch, moved, newly=newly, replayed=replayed, attempt=attempt)
@@ -107,7 +108,7 @@ def _chosen(consumer: Consumer, batch: Batch, attempt: int) -> tuple[tuple[Start
 
 
 def _refuse_set_aside(batch: Batch, attempt: int) -> None:
-    if batch.records and not batch.start and batch.sink != Sink.OWN.value:
+    if batch.records and batch.set_aside is not None:
         raise NothingFinished(
             "Batch {} was set aside; attempt {} is not recorded.".format(batch.batch_id, attempt),
             remedy="Clear the work of its run: an attempt that is opened later gives it output.",
@@ -143,6 +144,7 @@ def _answer(batch: Batch, moved: list[Lease], *, newly: bool, replayed: bool, at
         completed=sum(lease.completed for lease in moved),
         lag_ms=max(lags) if lags else None,
         positions={lease.shard_id: str(lease.checkpoint) for lease in named},
+        note=batch.note,
     )
 
 

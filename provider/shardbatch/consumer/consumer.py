@@ -14,6 +14,7 @@ from shardbatch.core.batch import Batch
 from shardbatch.core.interval import Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
+from shardbatch.core.owner import ResetHolder
 from shardbatch.core.policies import ClaimOptions, Policies
 from shardbatch.core.ports import Clock, Landing, LeaseStore, Liveness, Say, Source, Verdict
 from shardbatch.core.position import TRIM_HORIZON, Position
@@ -24,31 +25,14 @@ log = logging.getLogger("shardbatch")
 SYSTEM_CLOCK = Clock(now_ms=lambda: time.time_ns() // 1_000_000, monotonic=time.monotonic, sleep=time.sleep)
 
 
-@dataclass(frozen=True)
-class Consumer:
-    """An application on a stream.
-
-    ``start`` counts at the first claim only. ``deployment`` is the id of this Airflow; owners of another are foreign.
-    With an ``interval`` the run reads that span through side leases of its own ``scope`` (PROTOCOL H): live leases are
-    neither read nor moved, limits, ``max_shards`` and ``drain_lineage`` do not apply, and the side leases are deleted
-    at the end.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """The rows of an application on a stream, in one scope of a lease store."""
 
     namespace: Namespace
-    source: Source
     store: LeaseStore
-    landing: Landing
-    liveness: Liveness
-    deployment: str
     scope: str = ""
-    interval: Interval | None = None
-    start: Position = TRIM_HORIZON
-    limits: ReadLimits = field(default_factory=ReadLimits)
-    options: ClaimOptions = field(default_factory=ClaimOptions)
-    policies: Policies = field(default_factory=Policies)
     clock: Clock = SYSTEM_CLOCK
-    say: Say = log.info
-    warn: Say = log.warning
 
     def leases(self, **equal: str) -> list[Lease]:
         """The lease rows of this scope, those whose columns equal the given texts."""
@@ -73,6 +57,29 @@ class Consumer:
     def now_ms(self) -> int:
         """The worker's clock; only ever written down, never compared with another machine's."""
         return self.clock.now_ms()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consumer(Rows):
+    """An application on a stream.
+
+    ``start`` counts at the first claim only. ``deployment`` is the id of this Airflow; owners of another are foreign.
+    With an ``interval`` the run reads that span through side leases of its own ``scope`` (PROTOCOL H): live leases are
+    neither read nor moved, limits, ``max_shards`` and ``drain_lineage`` do not apply, and the side leases are deleted
+    at the end.
+    """
+
+    source: Source
+    landing: Landing
+    liveness: Liveness
+    deployment: str
+    interval: Interval | None = None
+    start: Position = TRIM_HORIZON
+    limits: ReadLimits = field(default_factory=ReadLimits)
+    options: ClaimOptions = field(default_factory=ClaimOptions)
+    policies: Policies = field(default_factory=Policies)
+    say: Say = log.info
+    warn: Say = log.warning
 
     def close(self) -> None:
         """Give back the connections of the source and the store."""
@@ -103,5 +110,5 @@ class Verdicts:
         if owner == self._me or not owner:
             return Verdict.OVER
         if owner not in self._known:
-            self._known[owner] = self._ask(owner)
+            self._known[owner] = Verdict.ACTIVE if ResetHolder.parse(owner) else self._ask(owner)
         return self._known[owner]

@@ -14,7 +14,7 @@ from shardbatch.consumer.consumer import Consumer, first_count, new_batch_id
 from shardbatch.consumer.settle import Stamped, read_batches, settle
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
-from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.batch import LONGEST_NOTE, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.manifest import Manifest, ShardSlice, digest, totals_of
 from shardbatch.core.owner import Owner
@@ -151,7 +151,7 @@ def _gapped(consumer: Consumer, found: list[Lease]) -> set[str]:
     """Shards whose slice begins with a gap that nobody has accepted, under ``gap=fail``."""
     if consumer.policies.gap is GapPolicy.RECORD:
         return set()
-    return {lease.shard_id for lease in found if lease.pending is not None and lease.pending.gap is not None}
+    return {lease.shard_id for lease in found if lease.waits_for_gap}
 
 
 def _create(consumer: Consumer, me: str, collected: list[Lease]) -> Batch | None:
@@ -182,12 +182,20 @@ def _create(consumer: Consumer, me: str, collected: list[Lease]) -> Batch | None
         bytes=manifest.totals.bytes,
         gaps=manifest.totals.gaps,
         created_at_ms=now,
+        note=_accepted(collected),
     )
     if not consumer.store.create(batch):
         consumer.say("Batch {} was given up by another; freezing again.".format(batch_id))
         return None
     consumer.say("Froze batch {}: {} records of {} shards.".format(batch_id, manifest.totals.records, len(collected)))
     return batch
+
+
+def _accepted(collected: list[Lease]) -> str | None:
+    """What persons said when they accepted the gaps that this batch has."""
+    gaps = [(lease.shard_id, lease.pending.gap) for lease in collected if lease.pending and lease.pending.gap]
+    said = ["gap of {}: {}".format(shard_id, gap.accepted) for shard_id, gap in gaps if gap.accepted]
+    return "; ".join(said)[:LONGEST_NOTE] or None
 
 
 def _manifest(consumer: Consumer, me: str, batch_id: str, collected: list[Lease], now_ms: int) -> Manifest:

@@ -146,7 +146,9 @@ def read_shard(read: ShardRead) -> Slice | None:
 def _unnamed(held: Held, landed: Slice) -> bool:
     """Whether no row can name these files: an answer that was lost may hide that the slice was stored, and others may
     have taken, frozen or committed it since."""
-    return not held.gone and held.row.checkpoint == landed.after and held.row.pending != landed
+    stored = held.row.pending
+    same = stored is not None and stored.files == landed.files  # its gap may have been accepted since
+    return not held.gone and held.row.checkpoint == landed.after and not same
 
 
 def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from shardbatch.core.application import Application
-from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.batch import KEPT, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import APPLICATION, BATCH, SHARD_LEASE, Key, Namespace
@@ -18,7 +18,11 @@ from shardbatch.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class BatchStatus:
-    """One batch; ``application`` is what the last one is called at its cluster, ``decided`` the recorded attempt."""
+    """One batch; ``application`` is what the last one is called at its cluster, ``decided`` the recorded attempt.
+
+    ``set_aside`` is ``kept`` or ``dropped`` for one that was decided without output. ``possible_orphan``: it was
+    discarded, and rows under its id may stand in the sink.
+    """
 
     batch_id: str
     state: str
@@ -34,6 +38,8 @@ class BatchStatus:
     attempt_seen_ms: int | None
     manifest_uri: str | None
     note: str | None
+    set_aside: str | None = None
+    possible_orphan: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,10 @@ class OwnerStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """An application as a whole. ``millis_behind_latest`` is that of the shard furthest behind, as last read."""
+    """An application as a whole. ``millis_behind_latest`` is that of the shard furthest behind, as last read.
+
+    ``set_aside`` lists what is kept for a replay; readers of committed starts do not see it.
+    """
 
     app_name: str
     stream_name: str
@@ -85,6 +94,8 @@ class Status:
     last_commit_ms: int | None
     unfinished: tuple[BatchStatus, ...]
     owners: tuple[OwnerStatus, ...]
+    set_aside: tuple[BatchStatus, ...] = ()
+    possible_orphans: tuple[BatchStatus, ...] = ()
 
 
 def status(store: LeaseStore, namespace: Namespace, scope: str = "") -> Status:
@@ -100,8 +111,14 @@ def status(store: LeaseStore, namespace: Namespace, scope: str = "") -> Status:
         )
     leases = shards(store, namespace, scope)
     unfinished: list[Batch] = []
+    aside: list[Batch] = []
+    orphans: list[Batch] = []
     committed, last_commit = 0, None
     for batch in _rows(store, namespace, scope):
+        if batch.set_aside == KEPT:
+            aside.append(batch)
+        if batch.possible_orphan:
+            orphans.append(batch)
         if batch.state is BatchState.COMMITTED:
             committed += 1
             last_commit = max(last_commit or 0, batch.committed_at_ms or 0) or None
@@ -125,6 +142,8 @@ def status(store: LeaseStore, namespace: Namespace, scope: str = "") -> Status:
         last_commit_ms=last_commit,
         unfinished=tuple(_batch_status(batch) for batch in unfinished),
         owners=_owners(leases, unfinished),
+        set_aside=tuple(_batch_status(batch) for batch in aside),
+        possible_orphans=tuple(_batch_status(batch) for batch in orphans),
     )
 
 
@@ -166,6 +185,8 @@ def _batch_status(batch: Batch) -> BatchStatus:
         attempt_seen_ms=batch.attempt_seen_ms,
         manifest_uri=batch.manifest_uri,
         note=batch.note,
+        set_aside=batch.set_aside,
+        possible_orphan=batch.possible_orphan,
     )
 
 
@@ -179,7 +200,7 @@ def _shard_status(lease: Lease) -> ShardStatus:
         millis_behind_latest=lease.millis_behind_latest,
         parent_shard_ids=lease.parent_shard_ids,
         pending_records=lease.pending.records if lease.pending else None,
-        pending_gap=lease.pending is not None and lease.pending.gap is not None,
+        pending_gap=lease.waits_for_gap,
         batch_id=lease.batch_id,
         lease_count=lease.lease_count,
         updated_at_ms=lease.updated_at_ms,

@@ -18,6 +18,12 @@ MOST_APPLICATIONS = 32
 _AND = "; "
 
 
+#: ``set_aside`` of a batch that was decided without output: its slices are kept for a replay, or not any more.
+KEPT, DROPPED = "kept", "dropped"
+#: Characters of all that was noted on a batch.
+LONGEST_NOTE = 2000
+
+
 class BatchState(str, Enum):
     """``FROZEN`` waits for its work, ``PARKED`` for a person; ``COMMITTED`` is decided; ``VOID`` never commits."""
 
@@ -67,6 +73,8 @@ class Batch(Row):
     """The transaction record of one batch.
 
     ``attempt`` only hands out numbers; ``decided`` is the attempt whose start was recorded (0 until the decision).
+    ``unparked`` is the attempt that was the latest when a person last resumed the batch; ``set_aside`` is ``kept`` or
+    ``dropped`` while it is decided without output.
     ``sink`` is ``starts`` or ``own``; ``attempt_ref`` names the recorded applications of one attempt, one for each
     task, the one that showed life last first: ``attempt:id task; id task``.
     """
@@ -92,6 +100,8 @@ class Batch(Row):
     created_at_ms: int = 0
     committed_at_ms: int | None = None
     note: str | None = None
+    unparked: int = 0
+    set_aside: str | None = None
 
     @property
     def key(self) -> Key:
@@ -116,6 +126,12 @@ class Batch(Row):
         pairs = (ref.partition(" ") for ref in refs.split(_AND) if ref)
         return int(attempt), tuple(Recorded(name, work) for name, _, work in pairs)
 
+    @property
+    def possible_orphan(self) -> bool:
+        """Whether its application may have left rows in the sink under an id that never commits (I). A row does not say
+        whether one ever started, so every discarded batch with records counts."""
+        return self.state is BatchState.VOID and self.records > 0
+
     def columns(self) -> Columns:
         """All columns but the key's."""
         return {
@@ -137,6 +153,8 @@ class Batch(Row):
             "created_at_ms": self.created_at_ms,
             "committed_at_ms": self.committed_at_ms,
             "note": self.note,
+            "unparked": self.unparked,
+            "set_aside": self.set_aside,
         }
 
     @classmethod
@@ -165,6 +183,8 @@ class Batch(Row):
             created_at_ms=int(get("created_at_ms") or 0),
             committed_at_ms=int_or_none(get("committed_at_ms")),
             note=text_or_none(get("note")),
+            unparked=int(get("unparked") or 0),
+            set_aside=text_or_none(get("set_aside")),
         )
 
     def _next(self, **changes: Any) -> Batch:
@@ -193,7 +213,7 @@ def adopt(batch: Batch, owner: str) -> Batch:
 def disown(batch: Batch, note: str) -> Batch:
     """Release: a frozen batch is nobody's, so the next claim adopts it (B3)."""
     _require(batch.state is BatchState.FROZEN, batch, "only a frozen batch is released")
-    return batch._next(owner="", note=note)
+    return batch._next(owner="", note=_noted(batch, note))
 
 
 def open_attempt(batch: Batch, now_ms: int) -> Batch:
@@ -230,38 +250,58 @@ def decide(batch: Batch, start: tuple[Start, ...], attempt: int, now_ms: int, no
     """B4: the decision. ``attempt`` is that of the recorded start, or of the commit where the sink is its own."""
     _require(batch.state is BatchState.FROZEN, batch, "only a frozen batch is committed")
     return batch._next(
-        state=BatchState.COMMITTED, start=start, decided=attempt, committed_at_ms=now_ms, note=note or batch.note
+        state=BatchState.COMMITTED, start=start, decided=attempt, committed_at_ms=now_ms, note=_noted(batch, note)
     )
 
 
 def redecide(batch: Batch, start: tuple[Start, ...], attempt: int) -> Batch:
     """B8: a replay's start in place of the recorded one, only upwards."""
     _require(batch.state is BatchState.COMMITTED and attempt > batch.decided, batch, "a replay only goes upwards")
-    return batch._next(start=start, decided=attempt)
+    return batch._next(start=start, decided=attempt, set_aside=None)
 
 
 def park(batch: Batch, note: str) -> Batch:
     """B5: the batch waits for a person, its leases stay stamped."""
     _require(batch.state is BatchState.FROZEN, batch, "only a frozen batch is parked")
-    return batch._next(state=BatchState.PARKED, note=note)
+    return batch._next(state=BatchState.PARKED, note=_noted(batch, note))
 
 
 def unpark(batch: Batch, note: str) -> Batch:
-    """B5: the batch may be worked on again."""
+    """B5: the batch may be worked on again; attempts until now no longer count for ``max_attempts``."""
     _require(batch.state is BatchState.PARKED, batch, "only a parked batch is resumed")
-    return batch._next(state=BatchState.FROZEN, note=note)
+    return batch._next(state=BatchState.FROZEN, unparked=batch.attempt, note=_noted(batch, note))
 
 
 def discard(batch: Batch, note: str) -> Batch:
     """B6: the batch never commits; what its application wrote may be orphans in the sink."""
     _require(batch.state in (BatchState.FROZEN, BatchState.PARKED), batch, "only an undecided batch is discarded")
-    return batch._next(state=BatchState.VOID, note=note)
+    return batch._next(state=BatchState.VOID, note=_noted(batch, note))
 
 
 def set_aside(batch: Batch, note: str, now_ms: int) -> Batch:
     """B9: decided without output; only an attempt opened later gives it one."""
     _require(batch.state in (BatchState.FROZEN, BatchState.PARKED), batch, "only an undecided batch is set aside")
-    return batch._next(state=BatchState.COMMITTED, start=(), decided=batch.attempt, committed_at_ms=now_ms, note=note)
+    return batch._next(
+        state=BatchState.COMMITTED,
+        start=(),
+        decided=batch.attempt,
+        committed_at_ms=now_ms,
+        set_aside=KEPT,
+        note=_noted(batch, note),
+    )
+
+
+def drop(batch: Batch, note: str) -> Batch:
+    """A batch that was set aside is not kept for a replay any more."""
+    _require(batch.set_aside == KEPT, batch, "only a batch that is kept aside is dropped")
+    return batch._next(set_aside=DROPPED, note=_noted(batch, note))
+
+
+def _noted(batch: Batch, note: str | None) -> str | None:
+    """What was done to the batch, one deed after another; the oldest are forgotten."""
+    if not note or not batch.note:
+        return note or batch.note
+    return "{}; {}".format(batch.note, note)[-LONGEST_NOTE:]
 
 
 def choose(finished: Iterable[Start], up_to: int) -> tuple[Start, ...]:

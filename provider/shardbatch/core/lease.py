@@ -22,7 +22,8 @@ from shardbatch.errors import ProtocolError
 class Lease(Row):
     """Who may work on a shard now, and up to where the application has committed it.
 
-    ``caught_up_ms`` is when a read that was committed, or found nothing, last stood at the shard's tip.
+    ``caught_up_ms`` is when a read that was committed, or found nothing, last stood at the shard's tip. ``note`` says
+    what a person last did to it, when and why.
     """
 
     namespace: Namespace
@@ -41,6 +42,7 @@ class Lease(Row):
     millis_behind_latest: int | None = None
     caught_up_ms: int | None = None
     updated_at_ms: int = 0
+    note: str | None = None
 
     @property
     def key(self) -> Key:
@@ -56,6 +58,11 @@ class Lease(Row):
     def landed(self) -> bool:
         """Whether a slice waits on it that no batch holds yet."""
         return self.pending is not None and self.batch_id is None
+
+    @property
+    def waits_for_gap(self) -> bool:
+        """Whether its pending slice begins with a gap that nobody has accepted."""
+        return self.pending is not None and self.pending.gap is not None and self.pending.gap.accepted is None
 
     def columns(self) -> Columns:
         """All columns but the key's."""
@@ -73,6 +80,7 @@ class Lease(Row):
             "millis_behind_latest": self.millis_behind_latest,
             "caught_up_ms": self.caught_up_ms,
             "updated_at_ms": self.updated_at_ms,
+            "note": self.note,
         }
 
     @classmethod
@@ -96,6 +104,7 @@ class Lease(Row):
             millis_behind_latest=int_or_none(get("millis_behind_latest")),
             caught_up_ms=int_or_none(get("caught_up_ms")),
             updated_at_ms=int(get("updated_at_ms") or 0),
+            note=text_or_none(get("note")),
         )
 
     def _next(self, now_ms: int, **changes: Any) -> Lease:
@@ -186,24 +195,49 @@ def unstamp(lease: Lease, batch_id: str, now_ms: int, *, free: bool) -> Lease:
     return lease._next(now_ms, batch_id=None, lease_owner=owner, read_group=lease.read_group if owner else None)
 
 
-def release(lease: Lease, now_ms: int, caught_up_ms: int | None = None) -> Lease:
+def release(lease: Lease, now_ms: int, caught_up_ms: int | None = None, note: str | None = None) -> Lease:
     """L7: nobody's, a pending slice stays for the next owner; an empty read leaves when it saw the shard's tip."""
     _require(lease.batch_id is None, lease, "a stamped lease is not released")
     seen = lease.caught_up_ms if caught_up_ms is None else caught_up_ms
-    return lease._next(now_ms, lease_owner=None, read_group=None, caught_up_ms=seen)
+    return lease._next(now_ms, lease_owner=None, read_group=None, caught_up_ms=seen, note=note or lease.note)
 
 
-def rewind(lease: Lease, target: Position, now_ms: int) -> Lease:
-    """L8: reset to a position; a pending slice is dropped."""
-    _require(lease.batch_id is None, lease, "a stamped lease is not reset")
+def accept_gap(lease: Lease, note: str, now_ms: int) -> Lease:
+    """The gap before its pending slice is accepted by a person: freeze leaves the slice out no longer. Nothing else of
+    the slice changes, nor does its owner."""
+    _require(lease.landed and lease.waits_for_gap, lease, "no gap waits on it")
+    assert lease.pending is not None
+    assert lease.pending.gap is not None
+    accepted = replace(lease.pending, gap=replace(lease.pending.gap, accepted=note))
+    return lease._next(now_ms, pending=accepted, note=note)
+
+
+def seize(lease: Lease, holder: str, void: str | None, now_ms: int) -> Lease:
+    """L6 and L2 in one, for a reset: whatever it held, the lease is the reset's; ``void`` is a batch known to be void.
+
+    A completed lease too; a pending slice stays until the lease is rewound.
+    """
+    _require(lease.batch_id in (None, void), lease, "a lease of a batch that may yet commit is not reset")
+    return lease._next(now_ms, lease_owner=holder, read_group=None, batch_id=None)
+
+
+def rewind(lease: Lease, holder: str, target: Position, rewound: str, note: str, now_ms: int) -> Lease:
+    """L8: to a position, by the reset that holds it; a pending slice is dropped, what was seen of the tip forgotten.
+
+    It stays taken, as ``rewound``, until all of its lineage are rewritten.
+    """
+    _require(lease.batch_id is None and lease.lease_owner == holder, lease, "only what the reset holds is reset")
     return lease._next(
         now_ms,
         checkpoint=target,
         completed=False,
         pending=None,
-        lease_owner=None,
+        lease_owner=rewound,
         read_group=None,
         checkpoint_arrival_ms=None,
+        millis_behind_latest=None,
+        caught_up_ms=None,
+        note=note,
     )
 
 

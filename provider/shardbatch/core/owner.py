@@ -9,6 +9,33 @@ from urllib.parse import quote, unquote
 MODES = ("incremental", "interval")
 
 
+#: How the text begins that stands as owner on leases while a reset has them.
+_RESET = "reset:"
+
+
+@dataclass(frozen=True)
+class ResetHolder:
+    """A reset that has leases: each is ``rewound`` or not yet.
+
+    No run is such an owner, and none takes its leases, however long they stand still: half a lineage must not go on.
+    A reset that died is finished by another.
+    """
+
+    reset_id: str
+    rewound: bool = False
+
+    def __str__(self) -> str:
+        return "{}{}:{}".format(_RESET, self.reset_id, "rewound" if self.rewound else "taken")
+
+    @classmethod
+    def parse(cls, text: str | None) -> ResetHolder | None:
+        """The reset of an owner's text, or ``None`` if it is none."""
+        if text is None or not text.startswith(_RESET):
+            return None
+        reset_id, _, phase = text[len(_RESET) :].partition(":")
+        return cls(reset_id, phase == "rewound")
+
+
 @dataclass(frozen=True)
 class Owner:
     """The group of a run: its text, five quoted parts with slashes between, stands in the rows."""

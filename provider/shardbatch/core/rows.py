@@ -101,7 +101,7 @@ SHARD_LEASE = Table(
     _columns(
         "lease_owner:text lease_count:int checkpoint:text completed:bool parent_shard_ids:text hash_range:text "
         "batch_id:text read_group:text pending:text checkpoint_arrival_ms:int millis_behind_latest:int "
-        "caught_up_ms:int updated_at_ms:int"
+        "caught_up_ms:int updated_at_ms:int note:text"
     ),
 )
 BATCH = Table(
@@ -111,7 +111,7 @@ BATCH = Table(
     _columns(
         "owner:text row_count:int state:text attempt:int attempt_ref:text attempt_seen_ms:int attempt_closed:int "
         "sink:text start:text decided:int manifest_uri:text manifest_digest:text records:int bytes:int gaps:int "
-        "created_at_ms:int committed_at_ms:int note:text"
+        "created_at_ms:int committed_at_ms:int note:text unparked:int set_aside:text"
     ),
 )
 APPLICATION = Table(

@@ -21,13 +21,17 @@ class LandedFile:
 
 @dataclass(frozen=True)
 class Gap:
-    """A range of a shard that expired before it was read; a bound that nobody knows is ``None``."""
+    """A range of a shard that expired before it was read; a bound that nobody knows is ``None``.
+
+    ``accepted`` says which person accepted it, when and why.
+    """
 
     after: Position
     first_available: str | None = None
     from_ms: int | None = None
     to_ms: int | None = None
     reason: str = ""
+    accepted: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -37,6 +41,7 @@ class Gap:
             "from_ms": self.from_ms,
             "to_ms": self.to_ms,
             "reason": self.reason,
+            "accepted": self.accepted,
         }
 
     @classmethod
@@ -48,6 +53,7 @@ class Gap:
             value.get("from_ms"),
             value.get("to_ms"),
             value.get("reason", ""),
+            value.get("accepted"),
         )
 
 

@@ -221,6 +221,7 @@ def extra_of(done: Committed) -> dict[str, Any]:
         "records": done.records,
         "bytes": done.bytes,
         "gaps": done.gaps,
+        "note": done.note,
         "shards": done.shards,
         "completed": done.completed,
         "lag_ms": done.lag_ms,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from shardbatch.consumer.release import Released, release
+from shardbatch.consumer.deed import Done
+from shardbatch.consumer.release import release
 from shardbatch.core import batch as batch_rows
 from shardbatch.core import lease as lease_rows
 from shardbatch.core.application import Application
@@ -85,9 +86,7 @@ def test_an_owner_gives_back_its_leases_and_its_frozen_batches() -> None:
 def test_a_frozen_lease_is_left_and_its_batch_named() -> None:
     store = filled()
     (item,) = release(store, NAMESPACE, shards=["s-frozen"], actor="ann", reason="x", dry_run=False)
-    assert item == Released(
-        "lease", "s-frozen", OWNER, "left", "it is frozen in batch b2; release that with --batch b2"
-    )
+    assert item == Done("lease", "s-frozen", OWNER, "left", "it is frozen in batch b2; release that with --batch b2")
     assert lease(store, "s-frozen").lease_owner == OWNER
 
 
@@ -104,11 +103,13 @@ def test_a_batch_that_is_not_frozen_is_left_with_what_to_do(state: BatchState, w
     assert batch(store, "b9").owner == OTHER
 
 
-def test_a_parked_batch_is_resumed_and_free_to_be_taken_over() -> None:
+def test_a_parked_batch_is_left_and_unpark_named() -> None:
     store = filled()
     store.create(frozen_batch("b9", OTHER, BatchState.PARKED))
-    assert run(store, batch_id="b9") == [("b9", "released")]
-    assert (batch(store, "b9").state, batch(store, "b9").owner) == (BatchState.FROZEN, "")
+    (item,) = release(store, NAMESPACE, batch_id="b9", actor="ann", reason="x", dry_run=False)
+    assert item.result == "left"
+    assert "unpark --batch b9" in item.why
+    assert (batch(store, "b9").state, batch(store, "b9").owner) == (BatchState.PARKED, OTHER)
 
 
 def test_a_parked_batch_is_not_resumed_by_its_owners_release() -> None:

@@ -118,7 +118,9 @@ def test_a_stamped_lease_changes_only_as_its_batch_permits(lease: Lease) -> None
     for change in (
         lambda: leases.take(stamped, "other", None, 5),
         lambda: leases.release(stamped, 5),
-        lambda: leases.rewind(stamped, TRIM_HORIZON, 5),
+        lambda: leases.rewind(stamped, "me", TRIM_HORIZON, "me too", "note", 5),
+        lambda: leases.seize(stamped, "reset:1:taken", "y", 5),
+        lambda: leases.accept_gap(stamped, "note", 5),
         lambda: leases.renew(stamped, "me", 5),
         lambda: leases.roll_forward(stamped, "y", 5),
         lambda: leases.unstamp(stamped, "y", 5, free=True),

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reset: shards go back, or on, to a position, each with all its descendants (PROTOCOL L8, D5).
+
+All leases are taken first, then all are rewritten, then all are freed, children before their parents: until the last
+step no run can take any of them. A reset that died is finished by another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from shardbatch.consumer.deed import Deed, Done
+from shardbatch.consumer.drop import effect as drop_effect
+from shardbatch.consumer.lineage_hold import UNDECIDED, Hold, obstacle
+from shardbatch.consumer.restart import restart
+from shardbatch.core import lease as leases
+from shardbatch.core.lease import Lease
+from shardbatch.core.owner import ResetHolder
+from shardbatch.core.ports import Landing, LeaseStore, Liveness
+from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp
+from shardbatch.core.rows import Namespace
+from shardbatch.core.shard import generations
+from shardbatch.errors import ConfigurationError
+
+#: What helps where a target cannot be used.
+TARGETS = "Give TRIM_HORIZON, an instant with its time zone, or the sequence number of one shard."
+
+
+def target_of(text: str | datetime) -> Position:
+    """The position of a person's words: ``TRIM_HORIZON``, an instant in ISO form, or a checkpoint as ``shards`` shows.
+
+    :raises ConfigurationError: if it cannot be read, or a reset cannot go there.
+    """
+    try:
+        found = text if isinstance(text, datetime) else _instant(text)
+        if found is None:
+            position = Position.parse(str(text))
+        elif found.utcoffset() is None:
+            raise ConfigurationError("The instant {} has no time zone.".format(text), remedy=TARGETS)
+        else:
+            position = at_timestamp(round(found.timestamp() * 1000))
+    except ValueError as error:
+        raise ConfigurationError("A reset cannot go to {!r}.".format(str(text)), remedy=TARGETS) from error
+    if position.kind is Kind.LATEST:
+        raise ConfigurationError(
+            "A reset cannot go to LATEST: only the stream knows where that is.",
+            remedy="Give the instant from which on records are wanted, the present one for instance.",
+        )
+    if position.kind is Kind.SHARD_END:
+        raise ConfigurationError("A reset cannot go to the end of a shard.", remedy=TARGETS)
+    return position
+
+
+def reset(
+    store: LeaseStore,
+    namespace: Namespace,
+    *,
+    actor: str,
+    reason: str,
+    to: Position | None = None,
+    shards: Sequence[str] = (),
+    every: bool = False,
+    stream_id: str | None = None,
+    dry_run: bool = True,
+    liveness: Liveness | None = None,
+    force: bool = False,
+    landing: Landing | None = None,
+) -> tuple[Done, ...]:
+    """Move shards and all their descendants to a position, or all shards.
+
+    Landed slices are dropped and read anew; a batch that is undecided and has one of these shards is discarded
+    (``drop``). All or nothing: if one lease cannot be taken, none is changed. A reset that died half-way holds its
+    leases until this is called again.
+
+    :param to: ``TRIM_HORIZON``, an instant, or an exact position of one shard; its descendants then begin at their
+        oldest record.
+    :param every: all shards.
+    :param stream_id: with ``every``: the stream was created again; accept this identity, delete the rows of its shards,
+        and begin at ``to``, by default where the application began.
+    :param dry_run: only say what would be done (default).
+    :param liveness: says whether an owner is over; default: nobody does, and what has an owner is left.
+    :param force: also what is not known to be over: a run that is alive fails then, having changed nothing.
+    :param landing: default: none; needed only where a committed batch still waits for its marker.
+    :raises ConfigurationError: if nothing was chosen, the position does not fit, the reason is empty, or application or
+        shard is not there.
+    """
+    _require_choice(to, shards, every, stream_id)
+    deed = Deed(
+        namespace=namespace, store=store, verb="reset", past="reset",
+        actor=actor, reason=reason, dry_run=dry_run, liveness=liveness, force=force, landing=landing,
+    )  # fmt: skip
+    application = deed.begin()
+    if stream_id is not None:
+        return restart(deed, application, stream_id, to or application.start_position)
+    assert to is not None
+    rows = deed.leases()
+    for shard_id in shards:
+        deed.expect_lease(shard_id)
+    finished = _finish(deed, rows)
+    if finished:
+        return finished
+    roots = set(shards) if not every else {row.shard_id for row in rows}
+    found = _preview(deed, descendants(rows, roots), roots, to)
+    if dry_run or any(item.result == "left" for item in found):
+        return found
+    deed.record("{} to {}".format("all shards" if every else ", ".join(shards[:5]), to))
+    return _move(deed, roots, to)
+
+
+def _require_choice(to: Position | None, shards: Sequence[str], every: bool, stream_id: str | None) -> None:
+    if bool(shards) == every:
+        raise ConfigurationError("No shards were chosen, or all and some.", remedy="Name shards, or choose all.")
+    if stream_id is not None and not every:
+        raise ConfigurationError("A stream that was created again is reset as a whole.", remedy="Choose all shards.")
+    if to is None and stream_id is None:
+        raise ConfigurationError("No position was given to reset to.", remedy=TARGETS)
+    if to is not None and to.exact and (every or len(shards) != 1):
+        raise ConfigurationError("A sequence number is of one shard.", remedy=TARGETS)
+
+
+def descendants(rows: Iterable[Lease], roots: set[str]) -> list[Lease]:
+    """Some shards and all that descend from them, parents before their children."""
+    known = {row.shard_id: row for row in rows}
+    depth = generations({row.shard_id: row.parent_shard_ids for row in known.values()})
+    found: set[str] = set()
+    for shard_id in sorted(known, key=lambda name: (depth[name], name)):
+        if shard_id in roots or found & set(known[shard_id].parent_shard_ids):
+            found.add(shard_id)
+    return [known[shard_id] for shard_id in sorted(found, key=lambda name: (depth[name], name))]
+
+
+def _preview(deed: Deed, rows: list[Lease], roots: set[str], to: Position) -> tuple[Done, ...]:
+    told: list[Done] = []
+    batches = {row.batch_id: deed.batch(row.batch_id) for row in rows if row.batch_id is not None}
+    for batch in batches.values():
+        if batch is not None and batch.state in UNDECIDED:
+            told.append(deed.told(batch, "would drop", effect=drop_effect(deed, batch)))
+    for row in rows:
+        why = obstacle(deed, row)
+        effect = "" if why else effect_of(row, target(row, roots, to))
+        told.append(deed.told(row, "left" if why else "would reset", why, effect))
+    blocked = [item for item in told if item.result == "left"]
+    return tuple(blocked if blocked and not deed.dry_run else told)
+
+
+def target(row: Lease, roots: set[str], to: Position) -> Position:
+    """Where a lease goes: what descends from a shard that goes to a record begins at its oldest one."""
+    return TRIM_HORIZON if to.exact and row.shard_id not in roots else to
+
+
+def _move(deed: Deed, roots: set[str], to: Position) -> tuple[Done, ...]:
+    hold = Hold(deed)
+    left = hold.take(lambda rows: descendants(rows, roots))
+    if left is not None:
+        return (*hold.dropped, left)
+    told: list[Done] = list(hold.dropped)
+    for row in descendants(hold.rows.values(), roots):
+        place = target(row, roots, to)
+        note = deed.note("to {}".format(place))
+
+        def rewound(lease: Lease, place: Position = place, note: str = note) -> Lease:
+            return leases.rewind(lease, hold.taken, place, hold.rewound, note, deed.now_ms())
+
+        before = hold.before[row.shard_id]
+        if not hold.write(row.shard_id, rewound):
+            why = "another reset, or a release, took it; the others wait until reset is called again"
+            return (*told, deed.told(before, "left", why))
+        told.append(deed.told(before, "reset", effect=effect_of(before, place)))
+    _free(deed, list(hold.rows.values()))
+    return tuple(told)
+
+
+def _free(deed: Deed, rows: list[Lease]) -> None:
+    """Children before their parents: so a lineage of which a part is still held cannot be begun by anyone."""
+    for row in reversed(descendants(rows, {row.shard_id for row in rows})):
+        current: Lease | None = row
+        while current is not None and current.lease_owner == row.lease_owner:
+            if deed.store.replace(current, leases.release(current, deed.now_ms())):
+                break
+            current = deed.lease(row.shard_id)
+
+
+def _finish(deed: Deed, rows: Sequence[Lease]) -> tuple[Done, ...]:
+    """Free what a reset left that had rewritten all; one that had not is begun anew by the caller."""
+    held: dict[str, list[Lease]] = {}
+    open_ones: set[str] = set()
+    for row in rows:
+        holder = ResetHolder.parse(row.lease_owner)
+        if holder is not None:
+            held.setdefault(holder.reset_id, []).append(row)
+            if not holder.rewound:
+                open_ones.add(holder.reset_id)
+    done = [row for reset_id, members in held.items() if reset_id not in open_ones for row in members]
+    if not deed.dry_run:
+        _free(deed, done)
+    result = "would finish" if deed.dry_run else "finished"
+    effect = "an earlier reset had moved it and died before it was free: {}; call reset again for another one"
+    return tuple(deed.told(row, result, effect=effect.format(row.note)) for row in done)
+
+
+def effect_of(row: Lease, to: Position) -> str:
+    """What a reset of this lease does: what is read twice, and what may be lost."""
+    parts = ["from {} to {}".format(row.checkpoint, to)]
+    if row.checkpoint == to and not row.completed:
+        parts.append("which is where it stands")
+    elif _skips(row, to):
+        parts.append("SKIPS records: what lies between is never read")
+    elif row.checkpoint.exact or row.completed:
+        parts.append("reads again what was committed from there on")
+    if row.completed:
+        parts.append("opens it again")
+    if row.pending is not None and row.pending.records:
+        parts.append(
+            "drops {} landed records and reads them anew, if the stream still has them".format(row.pending.records)
+        )
+    return "; ".join(parts)
+
+
+def _skips(row: Lease, to: Position) -> bool:
+    """Whether records may be passed over that no batch has."""
+    if row.completed:
+        return False
+    if to.kind is Kind.AT_TIMESTAMP:
+        arrival = row.checkpoint_arrival_ms if row.checkpoint.exact else row.checkpoint.timestamp_ms
+        return arrival is None or (to.timestamp_ms or 0) > arrival
+    return to.exact and to > row.checkpoint
+
+
+def _instant(text: str) -> datetime | None:
+    if not ("-" in text and ("T" in text or " " in text)):
+        return None
+    return datetime.fromisoformat(text)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Set aside: a batch that cannot be processed is decided without output, and its shards go on (PROTOCOL B9)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from shardbatch.consumer.deed import Deed, Done, Stays
+from shardbatch.consumer.settle import roll_forward
+from shardbatch.core import batch as batches
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.ports import LeaseStore, Liveness
+from shardbatch.core.rows import Namespace
+
+
+def set_aside(
+    store: LeaseStore,
+    namespace: Namespace,
+    batch_id: str,
+    *,
+    actor: str,
+    reason: str,
+    scope: str = "",
+    dry_run: bool = True,
+    liveness: Liveness | None = None,
+    force: bool = False,
+) -> tuple[Done, ...]:
+    """Decide a frozen or parked batch as committed without output: its checkpoints move, no reader sees its records.
+
+    Slices and manifest are kept until the batch is replayed or dropped by name. A commit of its owner that comes
+    later fails and changes nothing. Called again, it moves the checkpoints that a call before it did not.
+
+    :param scope: that of an interval run's batch, default: the live application.
+    :param dry_run: only say what would be done (default).
+    :param liveness: says whether the owner is over; default: nobody does, and the preview names the owner.
+    :param force: also if the owner is at work.
+    :raises ConfigurationError: if application or batch is not there, or the reason is empty.
+    """
+    deed = Deed(
+        namespace=namespace, store=store, scope=scope, verb="set aside", past="set aside",
+        actor=actor, reason=reason, dry_run=dry_run, liveness=liveness, force=force,
+    )  # fmt: skip
+    deed.begin()
+    batch = deed.expect_batch(batch_id)
+    if _stays(deed, batch) is None:
+        deed.record("batch {}".format(batch_id))
+    done, row = deed.change(batch, partial(_stays, deed), partial(_aside, deed), partial(_effect, deed))
+    if row.set_aside is not None and not dry_run:
+        _move_on(deed, row)
+    return (done,)
+
+
+def at_work(deed: Deed, batch: Batch) -> Stays | None:
+    """Why an undecided batch is left to its owner, if that is known to be at work."""
+    if deed.force or deed.over(batch.owner) is not False:
+        return None
+    return Stays("its owner is at work on it; end that run, or use force: its commit fails then, changing nothing")
+
+
+def fate(deed: Deed, batch: Batch) -> str:
+    """What happens to an owner that is at work on a batch that is decided or discarded."""
+    if deed.over(batch.owner):
+        return "its owner is over"
+    return "if its owner is at work, its commit fails and changes nothing"
+
+
+def _stays(deed: Deed, batch: Batch) -> Stays | None:
+    if batch.set_aside is not None:
+        return Stays("it is set aside already", already=True)
+    if batch.state is BatchState.COMMITTED:
+        return Stays("it is committed")
+    if batch.state is BatchState.VOID:
+        return Stays("it was discarded; its records are in later batches")
+    return at_work(deed, batch)
+
+
+def _aside(deed: Deed, batch: Batch) -> Batch:
+    return batches.set_aside(batch, deed.note(), deed.now_ms())
+
+
+def _effect(deed: Deed, batch: Batch) -> str:
+    return "{} shards go on behind its {} records, which no reader sees until a replay; {}".format(
+        len(deed.leases(batch_id=batch.batch_id)), batch.records, fate(deed, batch)
+    )
+
+
+def _move_on(deed: Deed, batch: Batch) -> None:
+    """L5; there is no output to mark. An interval's side leases have served (H)."""
+    for lease in deed.leases(batch_id=batch.batch_id):
+        moved = roll_forward(deed, batch, lease)
+        if moved is not None and deed.scope:
+            deed.store.delete(moved)
