@@ -20,6 +20,7 @@ from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.claim import ClaimOperator
 from shardbatch.operators.commit import CommitOperator, ReportOperator
+from shardbatch.operators.ended import leave_note
 from shardbatch.operators.freeze import FreezeOperator
 from shardbatch.operators.read import ReadOperator
 
@@ -39,7 +40,7 @@ RETRYING = {
 FIXED = frozenset(
     {
         *("task_id", "trigger_rule", "task_group", "dag", "depends_on_past", "wait_for_downstream", "outlets"),
-        *("entry", "handed", "claim_id", "skips", "freeze", "work", "claim_task", "read_task", "kind", "text"),
+        *("entry", "handed", "claim_id", "skips", "freeze", "work", "noted", "claim_task", "read_task", "kind", "text"),
         *("app_name", "stream", "leases", "staging", "group_id", "limits", "claim", "policies"),
     }
 )
@@ -264,6 +265,10 @@ class StreamBatch(TaskGroup):
         for task in [*inside.values(), *self._ours.values()]:
             self._require_fitting(task)
         commit.work = sorted(task.task_id for task in work)
+        if self.application.policies.sink is Sink.OWN:
+            commit.noted = True
+            for task in work:
+                leave_note(task)
         freeze.skips = sorted(inside)
         claim = self._ours["claim"]
         claim.skips = sorted({*inside, *ours} - {claim.task_id})

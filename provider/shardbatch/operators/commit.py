@@ -12,6 +12,7 @@ from airflow.sdk import Asset, BaseOperator
 from shardbatch.core.policies import Sink
 from shardbatch.errors import GapFound, ShardsFailed, WorkFailed
 from shardbatch.hooks.liveness import TASK_FINAL, task_states
+from shardbatch.operators.ended import marked_by_hand
 from shardbatch.operators.step import Step, final_errors
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class CommitOperator(Step):
     :param work: ids of the work tasks; default: none, so that nothing is checked.
     :param claim_task: id of the claim task and
     :param read_task: of the read task, whose shard errors are reported; default: none.
+    :param noted: whether the work tasks note that they ended, as those of ``StreamBatch`` with a sink of its own do;
+        then the batch's row says so if a person marked the work as success instead.
     """
 
     ui_color = "#d9f2dd"
@@ -51,6 +54,7 @@ class CommitOperator(Step):
         work: Sequence[str] = (),
         claim_task: str | None = None,
         read_task: str | None = None,
+        noted: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -58,6 +62,7 @@ class CommitOperator(Step):
         self.work = list(work)
         self.claim_task = claim_task
         self.read_task = read_task
+        self.noted = noted
 
     def execute(self, context: Context) -> list[dict[str, str]]:
         """Commit; the problems that are left."""
@@ -103,7 +108,7 @@ class CommitOperator(Step):
                 f"Batch {batch_id} has {records} records, but no work succeeded: skipped {_listed(sorted(states))}."
             )
         own_sink = self.policies is not None and self.policies.sink is Sink.OWN
-        return own_sink and records > 0 and _marked_by_hand(ti, self.work)
+        return own_sink and self.noted and records > 0 and marked_by_hand(ti, self.work, states)
 
     def _publish(self, context: Context, extra: dict[str, Any], event: _Event, *, newly: bool) -> None:
         """Make the asset event of a newly committed batch with records, and none otherwise."""
@@ -227,13 +232,6 @@ def extra_of(done: Committed) -> dict[str, Any]:
         "lag_ms": done.lag_ms,
         "positions": dict(sorted(done.positions.items())[:NAMED_POSITIONS]),
     }
-
-
-def _marked_by_hand(ti: Any, work: Sequence[str]) -> bool:
-    """Whether all work that succeeded took no time at all: a person marked it, nothing ran."""
-    crumbs = [crumb for crumb in ti.get_task_breadcrumbs(ti.dag_id, ti.run_id) if crumb["task_id"] in work]
-    done = [crumb for crumb in crumbs if crumb["state"] == "success"]
-    return bool(done) and not any(crumb["duration"] for crumb in done)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from shardbatch import ClaimOperator, KinesisStream, Policies, SQLLeases, Staging, StreamBatch, batch_params
 from shardbatch.errors import ConfigurationError
+from shardbatch.operators.ended import ENDED, marked_by_hand
 
 
 def group(group_id: str = "orders", **changes: Any) -> StreamBatch:
@@ -87,8 +89,9 @@ def test_an_empty_block_lands_only() -> None:
 
 def test_parsing_twice_gives_the_same_dag() -> None:
     def parsed() -> dict[str, Any]:
-        with dag(params=batch_params("orders")) as made, group():
+        with dag(params=batch_params("orders")) as made, group(policy=Policies(sink="own")):
             EmptyOperator(task_id="work")
+            task(lambda item: None, task_id="each").expand(item=[1, 2])
         return DagSerialization.to_dict(made)["dag"]["tasks"]
 
     assert json.dumps(parsed(), sort_keys=True) == json.dumps(parsed(), sort_keys=True)
@@ -167,6 +170,33 @@ def test_nothing_to_do_skips_everything_and_an_empty_batch_only_the_work() -> No
     names = ["commit", "first", "freeze", "last", "read", "report"]
     assert made.get_task("orders.claim").skips == [f"orders.{name}" for name in names]
     assert made.get_task("orders.freeze").skips == ["orders.first", "orders.last"]
+
+
+def test_work_leaves_a_note_that_it_ended_by_itself_after_the_authors_own_hook() -> None:
+    seen: list[Any] = []
+    notes: dict[str, Any] = {}
+    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: notes.update({key: value}))}
+    with dag() as made, group(policy=Policies(sink="own")):
+        hook = {"post_execute": lambda context, result: seen.append(result)}
+        EmptyOperator(task_id="work", **hook)
+        task(lambda item: None, task_id="each", **hook).expand(item=[1, 2])
+    work, each = made.get_task("orders.work"), made.get_task("orders.each").unmap({"op_kwargs": {"item": 1}})
+    for number, one in enumerate((work, each)):
+        notes.clear()
+        one._post_execute_hook(context, number)
+        assert notes == {ENDED: True}
+    assert seen == [0, 1]
+
+
+def test_work_is_marked_by_hand_if_none_has_left_a_note() -> None:
+    def by_hand(notes: list[Any], *states: str) -> bool:
+        ti = SimpleNamespace(xcom_pull=lambda **_: notes)
+        return marked_by_hand(ti, ["work"], {f"work_{number}": state for number, state in enumerate(states)})
+
+    assert by_hand([None], "success")
+    assert by_hand([], "success", "skipped")
+    assert not by_hand([None, True], "success", "success")
+    assert not by_hand([], "skipped")
 
 
 # ---------------------------------------------------------------------- refused at parse time
