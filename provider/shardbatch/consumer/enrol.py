@@ -9,7 +9,7 @@ from typing import cast
 from shardbatch.consumer.consumer import Consumer, first_count
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application, Group
-from shardbatch.core.interval import MARGIN_MS, Interval
+from shardbatch.core.interval import CLOCKS_APART_MS, Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.planner import unknown_shards
@@ -66,7 +66,7 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
     if live is not None:
         check(live, identity)
     retention, now = consumer.source.retention_ms(), _now_there(consumer)
-    if interval.to_ms - now > MARGIN_MS:
+    if interval.to_ms - now > CLOCKS_APART_MS:
         raise ConfigurationError(
             f"The interval is not over for another {(interval.to_ms - now) // 1000} s.",
             remedy="Start the run after its end, or give an earlier 'to'.",

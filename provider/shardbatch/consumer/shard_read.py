@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.hold import Held
+from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import Budget
 from shardbatch.core.ports import Page, SliceWriter
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 PROGRESS_EVERY = 15.0
 #: No stream keeps records for less: a tip that was seen within this time needs no question for the retention.
 LEAST_RETENTION_MS = 3_600_000
-#: How much two workers' clocks may differ: one wrote when it saw the tip, another asks how long ago that was.
-CLOCKS_APART_MS = 300_000
 
 
 class Stopped(Exception):
@@ -196,7 +195,7 @@ def _gap(read: ShardRead, tally: _Tally, page: Page) -> Gap | None:
 def _kept(read: ShardRead, age_ms: int) -> bool:
     if age_ms < LEAST_RETENTION_MS:
         return True
-    retention = read.retention_ms()
+    retention = read.retention_ms()  # and another worker's clock may have told when the tip was seen
     return retention is not None and age_ms + CLOCKS_APART_MS < retention
 
 

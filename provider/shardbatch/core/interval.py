@@ -10,6 +10,8 @@ from shardbatch.errors import ConfigurationError
 #: How far a read goes on after the first record that arrived too late: arrival times may go backwards
 #: (Kinesis API reference: ApproximateArrivalTimestamp is neither accurate nor monotonic).
 MARGIN_MS = 60_000
+#: How much the clocks of two workers, or of a worker and a stream, may differ.
+CLOCKS_APART_MS = 300_000
 
 
 @dataclass(frozen=True)
