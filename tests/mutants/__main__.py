@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make mutants`: changes one line of our own code at a time and sees that a test notices.
 
-The mutants stand in the `*.toml` files beside this one. They were chosen from the sources and the protocol by someone who
-had not seen the tests, so one that survives is a hole in the tests. Every stage is first run on the unchanged copy, and
+The mutants stand in the `*.toml` files beside this one. They were chosen from the sources and the protocol, before the
+tests were looked at, so one that survives is a hole in the tests. Every stage is first run on the unchanged copy, and
 counts only if it is green there.
 """
 
