@@ -49,9 +49,9 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         ``app_name``, ``stream``, ``leases``, ``staging``, ``group_id``.
     :param heartbeat: between two signs of life, default 20 seconds (above 0). Keep it below a third of
         ``ClaimOptions(attempt_grace)``, else the batch may be taken for abandoned.
-    :raises ConfigurationError: if neither a group nor all of the single values are given, or for a heartbeat that is
-        not above zero or not below the group's ``attempt_grace``; when it runs, if the Spark connection, spark-submit
-        or Java is missing.
+    :raises ConfigurationError: if neither a group nor all of the single values are given, if it stands outside of that
+        group, or for a heartbeat that is not above zero or not below the group's ``attempt_grace``; when it runs, if
+        the Spark connection, spark-submit or Java is missing.
     """
 
     template_fields: Sequence[str] = (
@@ -82,6 +82,12 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         if heartbeat <= timedelta(0):
             raise ConfigurationError(
                 f"{place(self)}: SparkSubmitBatchOperator(heartbeat) must be above zero.", remedy="Give a timedelta."
+            )
+        if batch is not None and not _stands_inside(self, batch.group_id):
+            raise ConfigurationError(
+                f"{place(self)}: it works on the batch of {batch.group_id!r} and stands outside that group, so that "
+                "commit would not wait for it.",
+                remedy='Create it within the block of "with StreamBatch(…) as batch".',
             )
         self.manifest_uri = batch.manifest_uri if batch is not None else manifest_uri
         self.manifest_digest = batch.manifest_digest if batch is not None else manifest_digest
@@ -255,3 +261,10 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         open_attempt, self._open = self._open, None
         if open_attempt is not None:
             open_attempt.close()
+
+
+def _stands_inside(task: SparkSubmitBatchOperator, group_id: str | None) -> bool:
+    group = task.task_group
+    while group is not None and group.group_id != group_id:
+        group = group.parent_group
+    return group is not None

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import DAG
+from airflow.sdk import DAG, TaskGroup
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from shardbatch.core.policies import ClaimOptions
+from shardbatch.core.policies import ClaimOptions, Policies
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import SQLLeases
 from shardbatch.hooks.staging import Staging
@@ -82,6 +82,21 @@ def test_a_heartbeat_that_is_slower_than_the_grace_is_refused_with_dag_and_task(
         StreamBatch("orders", claim=claim, **of_group) as batch,
     ):
         SparkSubmitBatchOperator(task_id="transform", application="job.py", batch=batch)
+
+
+def test_outside_of_its_group_it_is_refused_at_parse_time(given: dict[str, Any]) -> None:
+    with DAG("dag", schedule=None):
+        with StreamBatch(
+            "orders",
+            policy=Policies(sink="own"),
+            **{name: given[name] for name in ("app_name", "stream", "leases", "staging")},
+        ) as batch:
+            with TaskGroup("inner"):
+                SparkSubmitBatchOperator(task_id="transform", application="job.py", batch=batch)
+            mapped = SparkSubmitBatchOperator.partial(task_id="each", batch=batch).expand(application=["a", "b"])
+        assert mapped.unmap({"application": "a"}).batch_id == batch.batch_id
+        with pytest.raises(ConfigurationError, match=r"task 'late'.*'orders'.*outside"):
+            SparkSubmitBatchOperator(task_id="late", application="job.py", batch=batch)
 
 
 def test_an_empty_batch_is_skipped(given: dict[str, Any]) -> None:
