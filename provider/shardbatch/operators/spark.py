@@ -111,6 +111,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             )
         self._submission: Submission | None = None
         self._open: Attempt | None = None
+        self._goes_on: str | None = None
 
     def _require(self, **given: Any) -> None:
         for name in ("manifest_uri", "manifest_digest", "batch_id", "attempt"):
@@ -143,18 +144,19 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             if not attempt.my_turn():
                 self.log.info("Attempt %s of batch %s is committed already.", attempt.attempt, attempt.batch_id)
                 return
-            self._run(context, attempt, goes_on=self._earlier(context, attempt))
+            self._goes_on = self._earlier(context, attempt)
+            self._run(context, attempt)
         finally:
             attempt.release_connections()
 
-    def _run(self, context: Context, attempt: Attempt, goes_on: str | None) -> None:
+    def _run(self, context: Context, attempt: Attempt) -> None:
         self._open = attempt
         heartbeat = Heartbeat(
             attempt,
             every=self.heartbeat,
             application=self._application_reference,
             stop=self._stop_application,
-            goes_on=goes_on,
+            goes_on=self._goes_on,
         )
         try:
             with heartbeat:
@@ -230,7 +232,8 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         return spark.end_application(application, batch_id, SparkSubmitOperator._get_hook(self))
 
     def _application_reference(self) -> str | None:
-        return spark.application_reference(self._hook) if self._hook is not None else None
+        started = spark.application_reference(self._hook) if self._hook is not None else None
+        return started or self._goes_on
 
     def _stop_application(self) -> None:
         """End what the hook started, with the processes below it."""
@@ -243,10 +246,9 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
 
     def _known_to_be_over(self, context: Context) -> bool:
         """Whether the application has ended for certain; if not, its attempt stays open until its grace has passed."""
-        hook = self._hook
-        if hook is None or hook._submit_sp is None or not spark.cluster_mode(hook):
+        hook, reference = self._hook, self._application_reference()
+        if hook is None or reference is None or not spark.cluster_mode(hook):
             return hook is None or spark.process_over(hook)
-        reference = self._application_reference() or ""
         if not spark.process_over(hook) or reference.startswith("client:"):
             return False
         if hook._should_track_driver_status:
