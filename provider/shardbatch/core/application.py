@@ -117,10 +117,6 @@ class Application(Row):
         """On another stream of the same name, from a start of its own."""
         return replace(self.acted(note), stream_id=stream_id, start_position=start)
 
-    def renewed(self, stream_id: str, start: Position, note: str) -> Application:
-        """On another stream of the same name, from a start of its own."""
-        return replace(self.acted(note), stream_id=stream_id, start_position=start)
-
 
 def _groups(text: Any) -> tuple[Group, ...]:
     names = [item.name for item in fields(Group)]  # what a later version may have added is passed over

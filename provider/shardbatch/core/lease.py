@@ -222,7 +222,7 @@ def seize(lease: Lease, holder: str, void: str | None, now_ms: int) -> Lease:
 
 
 def rewind(lease: Lease, holder: str, target: Position, rewound: str, note: str, now_ms: int) -> Lease:
-    """L8: to a position, by the reset that holds it; a pending slice is dropped, what was seen of the tip forgotten.
+    """L8: to a position, by the reset that holds it; a pending slice is dropped, and what was seen of it forgotten.
 
     It stays taken, as ``rewound``, until all of its lineage are rewritten.
     """
@@ -236,7 +236,7 @@ def rewind(lease: Lease, holder: str, target: Position, rewound: str, note: str,
         read_group=None,
         checkpoint_arrival_ms=None,
         millis_behind_latest=None,
-        caught_up_ms=None,
+        caught_up_ms=None if target.exact else now_ms,  # as of a new row: what expires unread from now on must show
         note=note,
     )
 
