@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from shardbatch.operators.commit import ReportOperator as ReportOperator
     from shardbatch.operators.freeze import FreezeOperator as FreezeOperator
     from shardbatch.operators.read import ReadOperator as ReadOperator
+    from shardbatch.operators.replay import ReplayBatchOperator as ReplayBatchOperator
     from shardbatch.operators.spark import SparkSubmitBatchOperator as SparkSubmitBatchOperator
     from shardbatch.task_group import StreamBatch as StreamBatch
     from shardbatch.task_group import batch_params as batch_params
@@ -40,6 +41,7 @@ _HOMES = {
     "Policies": "core.policies",
     "ReadLimits": "core.limits",
     "ReadOperator": "operators.read",
+    "ReplayBatchOperator": "operators.replay",
     "ReportOperator": "operators.commit",
     "SQLLeases": "hooks.leases",
     "SparkSubmitBatchOperator": "operators.spark",

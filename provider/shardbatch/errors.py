@@ -17,12 +17,14 @@
     ├── StoreError                  the lease store could not be read or written
     │   └── StoreNotFound           its table is missing and must not be created
     ├── StagingError                landed files or a manifest could not be read or written
-    │   └── ManifestChanged         a manifest is not the one that was frozen
+    │   ├── ManifestChanged         a manifest is not the one that was frozen
+    │   └── SlicesGone              files of a batch that is to be replayed are not there any more
     ├── ProtocolError               the state of leases and batches forbids this step
     │   ├── LeaseLost               another owner has it now; this one stops and changes nothing
     │   ├── AttemptAlive            an older attempt of the batch may still be running
     │   ├── NothingFinished         no start of the application finished, so there is nothing to commit
     │   ├── WorkFailed              a task of the block failed or did nothing
+    │   ├── ReplayRefused           the batch is not committed, or its owner is at work
     │   └── BatchParked             the batch waits for a person
     ├── OwnerUnknown                Airflow could not say whether an owner is over, so nothing of it is taken
     ├── GapFound                    records expired before they were read
@@ -144,6 +146,13 @@ class ManifestChanged(StagingError):
     retryable = False
 
 
+class SlicesGone(StagingError):
+    """Files of a batch that is to be replayed are not in staging any more."""
+
+    remedy = "Restore them under the same names from a backup of staging; what it removes cannot be replayed."
+    retryable = False
+
+
 class ProtocolError(ShardbatchError):
     """The state of leases and batches forbids this step."""
 
@@ -176,6 +185,12 @@ class WorkFailed(ProtocolError):
     """A task of the block failed or did no work, so nothing is committed."""
 
     remedy = "Mend the task and clear it; the same batch runs again."
+
+
+class ReplayRefused(ProtocolError):
+    """The batch cannot be replayed now; nothing was changed."""
+
+    remedy = "Let that run end, or end it, and try again; or clear that run: a run that is cleared replays its batch."
 
 
 class BatchParked(ProtocolError):

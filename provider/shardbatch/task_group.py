@@ -317,9 +317,10 @@ def batch_params(group_id: str) -> dict[str, Param]:
     """DAG params through which a run may ask something of a group, for the trigger form; all are empty by default.
 
     ``<group>.mode`` (``incremental`` or ``interval``), ``<group>.from`` and ``.to`` (records that arrived between them;
-    they make the mode ``interval``), ``<group>.max_shards``, ``.duration_s``, ``.records`` and ``.bytes`` (instead of
-    the group's arguments; not with an interval, which is read whole). A run's conf wins over DAG params, these over
-    arguments.
+    they make the mode ``interval``), ``<group>.replay`` (the id of a committed batch: the run works on that again and
+    reads nothing; with none of the others), ``<group>.max_shards``, ``.duration_s``, ``.records`` and ``.bytes``
+    (instead of the group's arguments; not with an interval, which is read whole). A run's conf wins over DAG params,
+    these over arguments.
 
     :param group_id: the full id of the group.
     """
@@ -331,6 +332,7 @@ def batch_params(group_id: str) -> dict[str, Param]:
         f"{group_id}.mode": param("Mode", "string", enum=[None, *MODES]),
         f"{group_id}.from": param("Records arrived from", "string", format="date-time"),
         f"{group_id}.to": param("… and before", "string", format="date-time"),
+        f"{group_id}.replay": param("Committed batch to replay", "string", minLength=1),
         f"{group_id}.max_shards": param("Shards at most", "integer", minimum=1),
         f"{group_id}.duration_s": param("Seconds that a read task reads at most", "number", exclusiveMinimum=0),
         f"{group_id}.records": param("Records of a shard at most", "integer", minimum=1),

@@ -61,6 +61,9 @@ class MemoryLanding:
     def note_attempt(self, namespace: Namespace, batch_id: str, attempt: int) -> None:
         """Nobody asks here."""
 
+    def missing_files(self, namespace: Namespace, batch_id: str) -> list[str]:
+        return [] if batch_id in self.manifests else [batch_id]
+
     def finished_starts(self, namespace: Namespace, batch_id: str) -> list[Start]:
         return list(self.starts.get(batch_id, ()))
 

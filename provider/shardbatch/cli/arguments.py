@@ -26,6 +26,10 @@ BATCH = Arg(("--batch",), help="Release this frozen batch, so that the next run 
 REASON = Arg(("--reason",), default="", help="Why; kept on the application row. Needed with --yes")
 YES = Arg(("-y", "--yes"), action="store_true", help="Do it; without this only say what would be done")
 
+REPLAYED = Arg(("--batch",), required=True, help="The committed batch to replay, or one that was set aside")
+DAG_ID = Arg(("--dag-id",), help="The DAG to start. Default: that of the batch's owner")
+GROUP_ID = Arg(("--group-id",), help="Its StreamBatch group. Default: that of the batch's owner")
+
 ONE_BATCH = Arg(("--batch",), required=True, help="The batch, as 'batches' shows it")
 SCOPE = Arg(("--scope",), default="", help="The interval run that it belongs to. Default: the live application")
 SHARDS = Arg(("--shard",), action="append", default=[], help="This shard (may be given again)")
@@ -125,6 +129,16 @@ GROUP = GroupCommand(
             ),
             func=lazy_load_command("shardbatch.cli.commands.reset"),
             args=(*STORE, SHARDS, ALL, TO, STREAM_ID, FORCE, REASON, YES, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="replay",
+            help="Start a run that works on a committed batch again",
+            description=(
+                "Starts a run of the batch's own DAG that replays it: the work runs again and its output takes the "
+                "place of the old, no checkpoint moves, nothing new is read. A preview unless --yes is given."
+            ),
+            func=lazy_load_command("shardbatch.cli.commands.replay"),
+            args=(*STORE, REPLAYED, DAG_ID, GROUP_ID, REASON, YES, ARG_OUTPUT),
         ),
     ),
 )

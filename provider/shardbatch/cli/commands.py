@@ -16,7 +16,7 @@ from argparse import Namespace as Arguments
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.cli.simple_table import AirflowConsole
 
@@ -29,9 +29,14 @@ from shardbatch.consumer import reset as resets
 from shardbatch.consumer import set_aside as asides
 from shardbatch.consumer import status as statuses
 from shardbatch.consumer.deed import Done
+from shardbatch.consumer.replay import find_committed
+from shardbatch.consumer.replay_run import note_replay, plan_replay
 from shardbatch.core.ports import Landing, LeaseStore
 from shardbatch.core.rows import Namespace
-from shardbatch.errors import ConfigurationError, ShardbatchError
+from shardbatch.errors import ConfigurationError, ShardbatchError, SlicesGone
+
+if TYPE_CHECKING:
+    from shardbatch.hooks.leases import Leases
 
 LEFT = 3
 
@@ -124,6 +129,31 @@ def _act(args: Arguments, verb: Callable[..., Sequence[Done]], *, staging: bool 
         raise SystemExit(LEFT)
 
 
+def replay(args: Arguments) -> None:
+    """``airflow shardbatch replay``"""
+    from shardbatch.cli import replay as replays
+    from shardbatch.hooks.settings import deployment_id
+
+    with _opened(args) as (store, namespace):
+        batch = find_committed(store, namespace, args.batch)
+        files, gone = replays.files_of(namespace, batch)
+        deployment = deployment_id(_leases(args.leases))
+        planned = plan_replay(
+            store, namespace, args.batch, deployment=deployment, dag_id=args.dag_id, group_id=args.group_id
+        )
+        if args.yes and gone:
+            raise SlicesGone(f"Batch {args.batch} cannot be replayed: of its files {files}.")
+        if args.yes:
+            actor = _person()
+            replays.start(
+                planned, actor=actor, note=note_replay(store, namespace, planned, actor=actor, reason=args.reason)
+            )
+    found = replace(planned, files=files, result="started" if args.yes else planned.result)
+    _print(args.output, [found], tables.replays([found]))
+    if not args.yes:
+        sys.stderr.write("This is a preview; nothing was changed. Give --yes and --reason to do it.\n")
+
+
 @contextmanager
 def _opened(args: Arguments) -> Iterator[tuple[LeaseStore, Namespace]]:
     """The store and namespace of the arguments; every foreseen error becomes one line and exit code 1."""
@@ -160,8 +190,8 @@ def _namespace(args: Arguments) -> Namespace:
         raise ConfigurationError(f"{error}.", remedy="Correct --app-name or --stream-name.") from None
 
 
-def _store(text: str | None) -> LeaseStore:
-    """The store that an argument names, else that of the deployment. Looking never makes a table."""
+def _leases(text: str | None) -> Leases:
+    """The lease store that an argument names, else that of the deployment."""
     # As Airflow's own connection commands do: without it only connections in environment variables are found here.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
     from shardbatch.hooks.settings import default_leases, leases_of
@@ -171,7 +201,12 @@ def _store(text: str | None) -> LeaseStore:
         raise ConfigurationError(
             "No lease store given.", remedy="Give --leases, or set [shardbatch] leases in Airflow's configuration."
         )
-    store = replace(leases, create=False).open()
+    return leases
+
+
+def _store(text: str | None) -> LeaseStore:
+    """The opened store of :func:`_leases`. Looking never makes a table."""
+    store = replace(_leases(text), create=False).open()
     try:
         store.prepare()
     except BaseException:

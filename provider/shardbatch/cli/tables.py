@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shardbatch.consumer.deed import Done
+from shardbatch.consumer.replay_run import ReplayRun
 from shardbatch.consumer.status import BatchStatus, OwnerStatus, ShardStatus, Status
 from shardbatch.core.owner import Owner
 
@@ -135,3 +136,21 @@ def _state(item: BatchStatus) -> str:
     """A batch's state, and what became of it by a person's hand."""
     aside = {None: "", "kept": " (set aside)", "dropped": " (set aside, dropped)"}[item.set_aside]
     return item.state + aside + (" (possible orphan)" if item.possible_orphan else "")
+
+
+def replays(found: Iterable[ReplayRun]) -> Table:
+    """One line a run, with what it is told."""
+    return [
+        {
+            "batch": item.batch_id,
+            "records": f"{item.records:,}",
+            "owner": owner(item.owner),
+            "output": item.output,
+            "files": item.files,
+            "dag": item.dag_id,
+            "run": item.run_id,
+            "conf": " ".join(f"{name}={value}" for name, value in item.conf.items()),
+            "result": item.result,
+        }
+        for item in found
+    ]

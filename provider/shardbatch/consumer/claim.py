@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from shardbatch.consumer.consumer import Consumer, Verdicts
 from shardbatch.consumer.enrol import add_rows, enrol, uncovered
+from shardbatch.consumer.replay import look
 from shardbatch.consumer.settle import Stamped, read_batches, settle
 from shardbatch.consumer.watch import stood_still, waiting_ms
 from shardbatch.core import batch as batches
@@ -57,10 +58,14 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     :raises StreamRecreated: if the stream under this name is another one.
     :raises ApplicationTaken: if another group claims this application, and this one does not say that it shares.
     :raises BatchParked: if this run's own batch waits for a person.
+    :raises ReplayRefused: if the batch that this run was told to replay is not committed, or its owner is at work.
+    :raises SlicesGone: if files of that batch are not in staging any more.
     """
     me = str(owner)
     consumer.store.prepare()
     consumer.landing.check(consumer.namespace)
+    if consumer.replay is not None:
+        return Claim(Outcome.REPLAY, batch_id=look(consumer, owner, consumer.replay).batch_id)
     application = enrol(consumer, owner)
     verdicts = Verdicts(consumer, me)
     rows = consumer.leases()

@@ -64,6 +64,7 @@ class Consumer(Rows):
     """An application on a stream.
 
     ``start`` counts at the first claim only. ``deployment`` is the id of this Airflow; owners of another are foreign.
+    With ``replay`` the run works on that committed batch and nothing else: the stream is not asked, no lease is taken.
     With an ``interval`` the run reads that span through side leases of its own ``scope`` (PROTOCOL H): live leases are
     neither read nor moved, limits, ``max_shards`` and ``drain_lineage`` do not apply, and the side leases are deleted
     at the end.
@@ -74,6 +75,7 @@ class Consumer(Rows):
     liveness: Liveness
     deployment: str
     interval: Interval | None = None
+    replay: str | None = None
     start: Position = TRIM_HORIZON
     limits: ReadLimits = field(default_factory=ReadLimits)
     options: ClaimOptions = field(default_factory=ClaimOptions)

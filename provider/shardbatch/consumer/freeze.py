@@ -11,6 +11,7 @@ from typing import cast
 
 from shardbatch.consumer.attempt import Ended, expect_batch, lost, nothing_ended, open_next
 from shardbatch.consumer.consumer import Consumer, first_count, new_batch_id
+from shardbatch.consumer.replay import find_committed, require_files, take_over
 from shardbatch.consumer.settle import Stamped, read_batches, settle
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
@@ -47,18 +48,30 @@ class Frozen:
     waiting: tuple[str, ...] = ()
 
 
-def freeze(consumer: Consumer, owner: Owner, handed: str | None = None, ended: Ended = nothing_ended) -> Frozen:
-    """Freeze this owner's slices, or open the next attempt of its batch.
+def freeze(
+    consumer: Consumer,
+    owner: Owner,
+    handed: str | None = None,
+    ended: Ended = nothing_ended,
+    *,
+    held_before: bool = False,
+) -> Frozen:
+    """Freeze this owner's slices, or open the next attempt of its batch, or take over the one it was told to replay.
 
     ``handed`` is the batch that this run's claim found, if it found one; ``ended`` ends what its last attempt left
-    behind, so that nothing has to be waited for.
+    behind, so that nothing has to be waited for. ``held_before``: an earlier freeze of this run, after the same claim,
+    had the batch that it replays already.
 
     :raises LeaseLost: if the handed batch went to another owner.
+    :raises ReplayRefused: if the owner of the batch to replay is at work.
+    :raises SlicesGone: if files of a batch to replay are not in staging any more.
     :raises BatchParked: if it waits for a person.
     :raises AttemptAlive: if an older attempt still shows life.
     """
     me = str(owner)
     for _ in range(MOST_ROUNDS):
+        if consumer.replay is not None:
+            return _replay(consumer, owner, ended, held_before)
         if handed is not None:
             return _reopen(consumer, owner, expect_batch(consumer, handed), ended)
         held = consumer.leases(lease_owner=me)
@@ -94,13 +107,30 @@ def _reopen(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended) -> Fro
         raise BatchParked("Batch {} is parked: {}.".format(batch.batch_id, batch.note))
     if batch.owner != str(owner) or batch.state not in (BatchState.FROZEN, BatchState.COMMITTED):
         raise lost(batch)
+    shards = _require_content(consumer, batch)
+    return _opened(consumer, open_next(consumer, owner, batch, ended), shards)
+
+
+def _replay(consumer: Consumer, owner: Owner, ended: Ended, held_before: bool) -> Frozen:
+    batch = find_committed(consumer.store, consumer.namespace, consumer.replay or "")
+    shards = _require_content(consumer, batch)
+    return _opened(consumer, take_over(consumer, owner, batch, ended, held_before=held_before), shards)
+
+
+def _require_content(consumer: Consumer, batch: Batch) -> int:
+    """See that what was frozen is what stands in staging, for a replay also that all of it is there; its shards."""
+    if batch.state is BatchState.COMMITTED:
+        require_files(consumer, batch)
     content = consumer.landing.read_manifest(batch.namespace, batch.batch_id)
     if digest(content) != batch.manifest_digest:
         raise ManifestChanged("The manifest {} is not the one that was frozen.".format(batch.manifest_uri))
-    opened = open_next(consumer, owner, batch, ended)
-    kind = "replay" if opened.state is BatchState.COMMITTED else "attempt"
-    consumer.say("Opened {} {} of batch {}.".format(kind, opened.attempt, opened.batch_id))
-    return _frozen(opened, (), shards=len(Manifest.loads(content).slices))
+    return len(Manifest.loads(content).slices)
+
+
+def _opened(consumer: Consumer, batch: Batch, shards: int) -> Frozen:
+    kind = "replay" if batch.state is BatchState.COMMITTED else "attempt"
+    consumer.say("Opened {} {} of batch {}.".format(kind, batch.attempt, batch.batch_id))
+    return _frozen(batch, (), shards=shards)
 
 
 def _collect(consumer: Consumer, me: str, held: list[Lease], stamped: Stamped) -> tuple[list[Lease], tuple[str, ...]]:

@@ -159,6 +159,10 @@ class Landing(Protocol):
         """Leave the number of an opened attempt beside the manifest, for applications that ask whether they are the
         latest."""
 
+    def missing_files(self, namespace: Namespace, batch_id: str) -> list[str]:
+        """Which of a batch's files, the manifest and all that it names, are not there; paths as in the manifest."""
+        ...
+
     def finished_starts(self, namespace: Namespace, batch_id: str) -> list[Start]:
         """The starts whose done markers stand beside the batch's manifest."""
         ...

@@ -142,6 +142,7 @@ class Application:
             say=say.info,
             warn=say.warning,
             interval=request.interval,
+            replay=request.replay,
         )
 
 

@@ -20,7 +20,7 @@ from shardbatch.errors import ConfigurationError
 #: What an incremental run may ask: an interval is read whole.
 LIMITS = ("max_shards", "duration_s", "records", "bytes")
 #: What a run may ask of a group, as ``<group id>.<name>``, in its conf or as a DAG param.
-REQUESTS = ("mode", "from", "to", *LIMITS)
+REQUESTS = ("mode", "from", "to", "replay", *LIMITS)
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,11 @@ class RunRequest:
     mode: str
     interval: Interval | None
     values: Mapping[str, Any]
+
+    @property
+    def replay(self) -> str | None:
+        """The committed batch that the run is to work on again, and on nothing else."""
+        return self.values.get("replay")
 
     def limits(self, given: ReadLimits) -> ReadLimits:
         """The read limits with what was asked for in place.
@@ -57,6 +62,8 @@ def request_of(group_id: str, dag_run: Any, params: Mapping[str, Any]) -> RunReq
     """
     conf = getattr(dag_run, "conf", None) or {}
     values = _values(group_id, conf, params)
+    if "replay" in values:
+        return _replay(group_id, dag_run, conf, values)
     interval = "from" in values or "to" in values or _backfill(dag_run)
     mode = values.get("mode", "interval" if interval else "incremental")
     if mode not in MODES:
@@ -78,6 +85,20 @@ def request_of(group_id: str, dag_run: Any, params: Mapping[str, Any]) -> RunReq
             remedy="Leave it out, or read shorter intervals.",
         )
     return RunRequest(mode, _interval(group_id, dag_run, values), values)
+
+
+def _replay(group_id: str, dag_run: Any, conf: Mapping[str, Any], values: Mapping[str, Any]) -> RunRequest:
+    unused = [name for name in REQUESTS if name != "replay" and conf.get(f"{group_id}.{name}") is not None]
+    if unused:
+        raise ConfigurationError(
+            f"{group_id}.{unused[0]} was given, but the run replays a batch and reads nothing.", remedy="Leave it out."
+        )
+    if _backfill(dag_run):
+        raise ConfigurationError(
+            f"{group_id}.replay was given to a backfill, each of whose runs would replay the same batch.",
+            remedy="Trigger one run with it.",
+        )
+    return RunRequest("incremental", None, {"replay": values["replay"]})
 
 
 def _backfill(dag_run: Any) -> bool:
@@ -117,6 +138,10 @@ def _read(key: str, name: str, value: Any) -> Any:
             return moment.astimezone(UTC)
         if name == "mode":
             return str(value)
+        if name == "replay":
+            if not isinstance(value, str) or not value.strip():
+                raise ValueError("it is not the id of a batch")
+            return value.strip()
         number = float(value) if name == "duration_s" else int(value)
         if isinstance(value, bool) or number <= 0 or (name != "duration_s" and number != float(value)):
             raise ValueError("it must be above zero")

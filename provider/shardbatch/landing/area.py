@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from shardbatch.core.batch import Start
+from shardbatch.core.manifest import Manifest
 from shardbatch.core.position import Position
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError, StagingError
@@ -102,6 +103,20 @@ class StagingArea:
         """Leave the number of an opened attempt beside the manifest; noting it again changes nothing."""
         self._require_root()
         self._files.write(joined(self.root, layout.attempt_path(namespace, batch_id, attempt)), b"{}\n")
+
+    def missing_files(self, namespace: Namespace, batch_id: str) -> list[str]:
+        """Which of a batch's files are not there; only the manifest, if that is not.
+
+        :raises StagingError: if the staging folder itself is not there.
+        """
+        self._require_root()
+        document = layout.manifest_path(namespace, batch_id)
+        content = self._files.read_if_there(joined(self.root, document))
+        if content is None:
+            return [document]
+        paths = [file.path for file in Manifest.loads(content).files]
+        present = self._files.present([joined(self.root, path) for path in paths])
+        return [path for path, there in zip(paths, present) if not there]
 
     def uri_of(self, path: str) -> str:
         """The URI of a path that is relative to the staging folder."""

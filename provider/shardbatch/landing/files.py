@@ -115,6 +115,14 @@ class Files:
             found = self.filesystem.get_file_info(path).type != pafs.FileType.NotFound
         return bool(found)
 
+    def present(self, paths: list[str]) -> list[bool]:
+        """Whether a file stands at each of these paths."""
+        if not paths:
+            return []
+        with explained("look at", paths[0]):
+            found = self.filesystem.get_file_info(paths)
+        return [info.type == pafs.FileType.File for info in found]
+
     def below(self, folder: str) -> list[str]:
         """The paths of all files below a folder, in order; none if there is no such folder."""
         selector = pafs.FileSelector(folder, allow_not_found=True, recursive=True)

@@ -77,7 +77,8 @@ class CommitOperator(Step):
                     remedy="Clear that task (it may have been marked success by hand); what was landed waits for it.",
                 )
             by_hand = self._require_work(ti, batch_id, records)
-            event = _Event(context, batch_id)
+            # A run that was told to replay a batch never decides it, so it is not its event that may be missing.
+            event = _Event(context, None if steps.consumer.replay else batch_id)
             event.announce()
             done = steps.commit(batch_id, attempt or 0, by_hand=by_hand)
             mode = steps.owner.mode

@@ -102,5 +102,30 @@ def test_a_backfill_without_an_interval_names_the_remedy(start: datetime | None,
 def test_every_param_of_the_form_is_one_that_a_run_may_ask() -> None:
     filled = params(**{"mode": "interval", "from": T0.isoformat(), "to": (T0 + HOUR).isoformat()})
     numbers = params(max_shards=1, duration_s=1, records=1, bytes=1)
-    assert set(filled) | set(numbers) == set(batch_params("orders"))
+    assert set(filled) | set(numbers) | set(params(replay="b1")) == set(batch_params("orders"))
     assert request_of("orders", Run(), {**filled, **numbers}).interval is not None
+
+
+def test_a_run_may_be_told_to_replay_a_batch_and_reads_nothing_then() -> None:
+    run = Run(conf={"orders.replay": " b1 "})
+    request = request_of("orders", run, params(records=7, mode="interval"))
+    assert (request.replay, request.mode, request.interval) == ("b1", "incremental", None)
+    assert request.limits(ReadLimits(records=1)) == ReadLimits(records=1)
+    assert request_of("orders", Run(), params(replay="b2")).replay == "b2"
+    assert request_of("orders", run, params(replay="b2")).replay == "b1"
+    assert request_of("orders", Run(), params(replay=None)).replay is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "conf", "named"),
+    [
+        ("manual", {"orders.replay": ""}, "orders.replay"),
+        ("manual", {"orders.replay": 7}, "orders.replay"),
+        ("manual", {"orders.replay": "b1", "orders.records": 5}, "orders.records was given"),  # would not be applied
+        ("manual", {"orders.replay": "b1", "orders.mode": "incremental"}, "orders.mode was given"),
+        ("backfill", {"orders.replay": "b1"}, "backfill"),
+    ],
+)
+def test_a_replay_that_cannot_be_done_fails(kind: str, conf: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        request_of("orders", Run(kind, conf), {})

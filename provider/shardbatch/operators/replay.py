@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ReplayBatchOperator: start a run that works on a committed batch again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import DagRunTriggerException
+
+from shardbatch.core.rows import Namespace
+from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.leases import Leases
+from shardbatch.hooks.settings import default_leases, deployment_id
+from shardbatch.hooks.streams import KinesisStream
+from shardbatch.operators.step import final_errors, place
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from shardbatch.consumer.replay_run import ReplayRun
+
+
+class ReplayBatchOperator(BaseOperator):
+    """Starts a run of the batch's own DAG that replays it: the work runs again, its output takes the place of the old.
+
+    No checkpoint moves and no new record is read. Who, when and why stand on the application row and in the run's note.
+    Trying or clearing this task again starts no second run: it clears the one that it has started. Its XCom
+    ``trigger_run_id`` names that run.
+
+    :param app_name: the application, templated.
+    :param stream: the stream that it reads; it is not asked.
+    :param batch_id: the batch, templated; of any owner that is over, also one that was set aside.
+    :param reason: why, templated; kept on the application row.
+    :param leases: where leases are kept, default: the setting ``[shardbatch] leases``.
+    :param target_dag_id: the DAG to start, templated; default: that of the batch's owner.
+    :param target_group_id: its StreamBatch group, templated; default: that of the batch's owner.
+    :param wait_for_completion: whether to wait until the run has ended, and fail if it failed; default no.
+    :param poke_interval: seconds between two looks while waiting, default 30.
+    :raises ConfigurationError: without a lease store.
+    """
+
+    template_fields: Sequence[str] = (
+        *("app_name", "stream", "batch_id", "reason", "leases", "target_dag_id", "target_group_id"),
+    )
+    ui_color = "#ece4f7"
+
+    def __init__(
+        self,
+        *,
+        app_name: str,
+        stream: KinesisStream,
+        batch_id: str,
+        reason: str,
+        leases: Leases | None = None,
+        target_dag_id: str | None = None,
+        target_group_id: str | None = None,
+        wait_for_completion: bool = False,
+        poke_interval: int = 30,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.app_name = app_name
+        self.stream = stream
+        self.batch_id = batch_id
+        self.reason = reason
+        self.leases = leases
+        self.target_dag_id = target_dag_id
+        self.target_group_id = target_group_id
+        self.wait_for_completion = wait_for_completion
+        self.poke_interval = poke_interval
+        if leases is None and default_leases() is None:
+            raise ConfigurationError(
+                f"{place(self)}: No leases given.",
+                remedy="Give leases=, or set [shardbatch] leases in Airflow's configuration.",
+            )
+
+    def execute(self, context: Context) -> None:
+        """Start the run.
+
+        :raises DagRunTriggerException: which Airflow takes for the order to start it.
+        """
+        with final_errors():
+            planned, note = self._plan(context)
+        self.log.info("Starting run %s of DAG %s: %s", planned.run_id, planned.dag_id, note)
+        raise DagRunTriggerException(
+            trigger_dag_id=planned.dag_id,
+            dag_run_id=planned.run_id,
+            conf=planned.conf,
+            logical_date=None,
+            reset_dag_run=True,
+            skip_when_already_exists=False,
+            wait_for_completion=self.wait_for_completion,
+            allowed_states=["success"],
+            failed_states=["failed"],
+            poke_interval=self.poke_interval,
+            deferrable=False,
+            note=note,
+        )
+
+    def _plan(self, context: Context) -> tuple[ReplayRun, str]:
+        from shardbatch.consumer.replay_run import note_replay, plan_replay
+
+        environment, ti = self.get_template_env(), context["ti"]
+
+        def render(text: str) -> str:
+            return str(self.render_template(text, context, environment))
+
+        leases = (self.leases or default_leases()).rendered(render)  # type: ignore[union-attr]
+        namespace = Namespace(self.app_name, self.stream.rendered(render).stream_name)
+        store = leases.open()
+        try:
+            planned = plan_replay(
+                store,
+                namespace,
+                self.batch_id,
+                deployment=deployment_id(leases),
+                dag_id=self.target_dag_id,
+                group_id=self.target_group_id,
+                run_id=_run_id(self.batch_id, ti),
+            )
+            actor = f"task {ti.task_id} of DAG {ti.dag_id}, run {ti.run_id},"
+            return planned, note_replay(store, namespace, planned, actor=actor, reason=self.reason)
+        finally:
+            store.close()
+
+
+def _run_id(batch_id: str, ti: Any) -> str:
+    """The same for every try of a task instance, so that a lost answer does not start a second run."""
+    text = "/".join((ti.dag_id, ti.run_id, ti.task_id, str(ti.map_index)))
+    return f"replay__{batch_id}__{hashlib.sha256(text.encode()).hexdigest()[:16]}"
