@@ -18,9 +18,11 @@ NEAREST: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
     ("consumer/", {"unit": ("consumer",), "integration": ("consumer",)}),
     ("landing/", {"unit": ("landing",), "contract": ("test_landing.py",), "integration": ("landing",)}),
     ("spark/", {"unit": ("landing",), "spark": ("spark",)}),
-    ("hooks/attempt.py", {"unit": ("spark_operator",)}),
+    ("hooks/attempt.py", {"unit": ("spark_operator/test_heartbeat.py",)}),
     ("operators/spark.py", {"unit": ("spark_operator",)}),
-    ("", {"unit": ("airflow",)}),
+    ("task_group.py", {"unit": ("airflow/test_task_group.py",)}),
+    ("hooks/liveness.py", {"unit": ("airflow/test_liveness.py", "airflow/test_instances.py")}),
+    ("", {"unit": ("airflow/test_steps.py", "airflow/test_commit_event.py")}),
 )
 FOLDERS = {
     "unit": "tests/unit",
