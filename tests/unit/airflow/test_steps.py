@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tasks of a batch one after the other, as a run takes them: what each skips, refuses, tells and tries again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+from shardbatch import KinesisStream, Policies, SQLLeases, Staging, StreamBatch
+from shardbatch.errors import StagingError
+from shardbatch.hooks import steps as hooked
+from tests.support.scripted import ScriptedStream
+
+WORK = "orders.work"
+
+
+@dataclass
+class Runs:
+    """A DAG with one group, whose tasks are executed here; ``states`` is what Airflow says of a run's tasks."""
+
+    dag: DAG
+    stream: ScriptedStream
+    states: dict[str, dict[str, str | None]] = field(default_factory=lambda: defaultdict(dict))
+    finished: set[str] = field(default_factory=set)
+    pushed: dict[str, dict[tuple[str, str], Any]] = field(default_factory=lambda: defaultdict(dict))
+    notes: dict[tuple[str, str], dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def execute(self, run: str, name: str, clearing: int = 0, dies_at: str = "") -> Any:
+        """One try of a task; ``dies_at`` is the output at which its worker dies."""
+        task, pushed = self.dag.get_task(f"orders.{name}"), self.pushed[run]
+        task = task if name != "read" else task.unmap({"entry": pushed["orders.claim", "return_value"][0]})
+
+        def push(key: str, value: Any) -> None:
+            if key == dies_at:
+                raise SystemExit("killed")
+            pushed[task.task_id, key] = value
+
+        def pull(task_ids: Any, key: str = "return_value", map_indexes: Any = None) -> Any:
+            found = [pushed.get((one, key)) for one in ([task_ids] if isinstance(task_ids, str) else task_ids)]
+            return found[0] if isinstance(task_ids, str) and map_indexes is None else found
+
+        outlets: Any = defaultdict(SimpleNamespace)
+        notes = self.notes[run, name]
+        context: Any = {
+            "ti": SimpleNamespace(dag_id="d", run_id=run, xcom_push=push, xcom_pull=pull),
+            "dag_run": SimpleNamespace(
+                dag_id="d", run_id=run, run_type="scheduled", conf={}, clear_number=clearing, start_date=None
+            ),
+            "params": {},
+            "task_state_store": SimpleNamespace(get=notes.get, set=notes.__setitem__),
+            "outlet_events": outlets,
+        }
+        if name == "freeze":  # templates of the task
+            task.handed = pushed.get(("orders.claim", "batch_id"))
+            task.claim_id = pushed.get(("orders.claim", "claim_id"))
+        before = list(task.outlets) if name == "commit" else []
+        try:
+            pushed[task.task_id, "return_value"] = answer = task.execute(context)
+            if name == "commit" and task.outlets:
+                self.events += [event.extra for event in outlets.values()]
+        finally:
+            if name == "commit":
+                task.outlets = before
+        return answer
+
+    def upto(self, run: str, last: str, **more: Any) -> Any:
+        """The tasks of a run up to one; its answer."""
+        names = ("claim", "read", "freeze", "commit")
+        for name in names[: names.index(last)]:
+            self.execute(run, name)
+        return self.execute(run, last, **more)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch, connection: Callable[..., None], tmp_path: Path) -> Runs:
+    connection("leases_db", conn_type="sqlite", host=str(tmp_path / "leases.db"))
+    (tmp_path / "staging").mkdir()
+    stream = ScriptedStream()
+    monkeypatch.setattr(KinesisStream, "open", lambda _: stream)
+    with (
+        DAG("d", schedule=None) as dag,
+        StreamBatch(
+            "orders",
+            app_name="etl",
+            stream=KinesisStream("orders"),
+            leases=SQLLeases("leases_db"),
+            staging=Staging(str(tmp_path / "staging")),
+            policy=Policies(sink="own"),
+        ),
+    ):
+        EmptyOperator(task_id="work") >> EmptyOperator(task_id="notify", trigger_rule="all_done")
+    made = Runs(dag, stream)
+
+    def run_state(dag_id: str, run_id: str) -> str:
+        return "success" if run_id in made.finished else "running"
+
+    def task_states(dag_id: str, run_ids: list[str], task_ids: list[str] | None = None) -> dict[str, Any]:
+        ours = dict.fromkeys(f"orders.{name}" for name in ("claim", "read", "freeze", "commit"))
+        known = {**ours, **made.states[run_ids[0]]}
+        return {run_ids[0]: {key: state for key, state in known.items() if task_ids is None or key in task_ids}}
+
+    monkeypatch.setattr(RuntimeTaskInstance, "get_dagrun_state", staticmethod(run_state))
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", staticmethod(task_states))
+    return made
+
+
+def skipped(runs: Runs, run: str, name: str) -> list[Any]:
+    with pytest.raises(DownstreamTasksSkipped) as caught:
+        runs.execute(run, name)
+    return list(caught.value.tasks)
+
+
+def test_a_run_that_can_take_nothing_skips_the_whole_group(runs: Runs) -> None:
+    runs.stream.put("a")
+    runs.execute("r1", "claim")
+    rest = [f"orders.{name}" for name in ("commit", "freeze", "notify", "read", "report", "work")]
+    assert skipped(runs, "r2", "claim") == rest
+    assert runs.pushed["r2"]["orders.claim", "outcome"] == "held"
+    assert runs.pushed["r2"]["orders.claim", "return_value"] == []  # a claim before it was cleared may have left more
+
+
+def test_a_batch_without_records_skips_the_work_and_is_committed(runs: Runs) -> None:
+    (parent,) = runs.stream.list_shards()
+    runs.stream.split(parent.shard_id)
+    runs.execute("r1", "claim")
+    runs.execute("r1", "read")
+    assert skipped(runs, "r1", "freeze") == ["orders.notify", WORK]
+    frozen = runs.pushed["r1"]
+    assert frozen["orders.freeze", "batch_id"] is not None
+    assert frozen["orders.freeze", "record_count"] == 0
+    runs.states["r1"] = {WORK: "skipped", "orders.notify": "skipped"}
+    runs.execute("r1", "commit")
+    assert frozen["orders.commit", "committed"]["completed"] == 1
+    assert runs.events == []
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        ({WORK: "failed", "orders.notify": "success"}, "orders.work failed"),
+        ({WORK: "upstream_failed", "orders.notify": "success"}, "orders.work failed"),
+        ({WORK: "up_for_retry", "orders.notify": "success"}, "orders.work has not ended"),
+        ({WORK: None, "orders.notify": "success"}, "orders.work has not ended"),
+        ({WORK: "skipped", "orders.notify": "skipped"}, "no work succeeded"),
+    ],
+)
+def test_commit_refuses_while_the_work_is_not_done_and_nothing_moves(
+    runs: Runs, states: dict[str, str | None], said: str
+) -> None:
+    runs.stream.put("a", "b")
+    runs.upto("r1", "freeze")
+    runs.states["r1"] = states
+    with pytest.raises(AirflowFailException, match=said):
+        runs.execute("r1", "commit")
+    runs.states["r1"] = {WORK: "success", "orders.notify": "success"}
+    runs.execute("r1", "commit")
+    assert runs.pushed["r1"]["orders.commit", "committed"]["records"] == 2
+
+
+def test_a_cleared_freeze_whose_batch_went_to_another_run_fails_for_good(runs: Runs) -> None:
+    runs.stream.put("a")
+    runs.upto("r1", "freeze")
+    runs.finished.add("r1")
+    runs.execute("r2", "claim")
+    assert runs.pushed["r2"]["orders.claim", "outcome"] == "adopted"
+    runs.execute("r2", "freeze")
+    runs.states["r2"] = {WORK: "success"}
+    runs.execute("r2", "commit")
+    with pytest.raises(AirflowFailException, match=r"belongs to .*r2"):
+        runs.execute("r1", "freeze")  # not an empty batch, after which all would be green
+
+
+def test_what_a_retry_may_mend_is_left_to_the_retry(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.stream.put("a")
+    runs.upto("r1", "read")
+
+    def full(*_: Any) -> Any:
+        raise StagingError("No space left.")
+
+    monkeypatch.setattr(hooked.Steps, "freeze", full)
+    with pytest.raises(StagingError):
+        runs.execute("r1", "freeze")
+
+
+def test_the_event_of_a_commit_that_died_after_its_decision_is_made_by_the_next_try(runs: Runs) -> None:
+    runs.stream.put("a", "b")
+    runs.upto("r1", "freeze")
+    runs.states["r1"] = {WORK: "success"}
+    with pytest.raises(SystemExit):
+        runs.execute("r1", "commit", dies_at="committed")
+    assert runs.events == []
+    runs.execute("r1", "commit")
+    assert not runs.pushed["r1"]["orders.commit", "committed"]["newly"]
+    (event,) = runs.events
+    assert event["records"] == 2
+
+
+def test_a_batch_makes_one_event_and_its_replay_none(runs: Runs) -> None:
+    runs.stream.put("a")
+    runs.upto("r1", "freeze")
+    runs.states["r1"] = {WORK: "success"}
+    runs.execute("r1", "commit")
+    assert len(runs.events) == 1
+    runs.execute("r1", "freeze")
+    runs.execute("r1", "commit", clearing=1)
+    assert runs.pushed["r1"]["orders.commit", "committed"]["replayed"]
+    assert len(runs.events) == 1
