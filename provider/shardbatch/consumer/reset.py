@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from shardbatch.consumer.consumer import SYSTEM_CLOCK
 from shardbatch.consumer.deed import Deed, Done
 from shardbatch.consumer.drop import effect as drop_effect
 from shardbatch.consumer.lineage_hold import UNDECIDED, Hold, obstacle
@@ -17,7 +18,7 @@ from shardbatch.consumer.restart import restart
 from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
-from shardbatch.core.ports import Landing, LeaseStore, Liveness
+from shardbatch.core.ports import Clock, Landing, LeaseStore, Liveness
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import generations
@@ -66,6 +67,7 @@ def reset(
     liveness: Liveness | None = None,
     force: bool = False,
     landing: Landing | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> tuple[Done, ...]:
     """Move shards and all their descendants to a position, or all shards.
 
@@ -82,12 +84,13 @@ def reset(
     :param liveness: says whether an owner is over; default: nobody does, and what has an owner is left.
     :param force: also what is not known to be over: a run that is alive fails then, having changed nothing.
     :param landing: default: none; needed only where a committed batch still waits for its marker.
+    :param clock: default: this machine's. What expires unread from now on will be a gap, as for a new shard.
     :raises ConfigurationError: if nothing was chosen, the position does not fit, the reason is empty, or application or
         shard is not there.
     """
     _require_choice(to, shards, every, stream_id)
     deed = Deed(
-        namespace=namespace, store=store, verb="reset", past="reset",
+        namespace=namespace, store=store, clock=clock, verb="reset", past="reset",
         actor=actor, reason=reason, dry_run=dry_run, liveness=liveness, force=force, landing=landing,
     )  # fmt: skip
     application = deed.begin()

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs of a person over a rig: with an actor, a reason, and not as a preview unless told so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shardbatch.consumer.deed import Done
+from shardbatch.consumer.reset import reset
+from shardbatch.core.application import Application
+from shardbatch.core.batch import Batch
+from shardbatch.core.ports import LeaseStore
+from shardbatch.core.rows import APPLICATION, TABLES, Columns, Key, Namespace, Row, Table
+from tests.support.rig import Rig
+
+
+def namespace(rig: Rig) -> Namespace:
+    return Namespace("etl", rig.stream.name)
+
+
+def told(verb: Callable[..., Sequence[Done]], rig: Rig, *words: Any, **chosen: Any) -> list[Done]:
+    """What a verb answers."""
+    settings: dict[str, Any] = {"actor": "ann", "reason": "bad data", "dry_run": False, **chosen}
+    store = settings.pop("store", rig.store)
+    if verb is reset:
+        settings.setdefault("clock", rig.time.clock())
+    return list(verb(store, namespace(rig), *words, **settings))
+
+
+def done(verb: Callable[..., Sequence[Done]], rig: Rig, *words: Any, **chosen: Any) -> list[tuple[str, str]]:
+    """What became of each row, in short."""
+    return [(item.name, item.result) for item in told(verb, rig, *words, **chosen)]
+
+
+def application(rig: Rig) -> Application:
+    row = rig.store.get(Key(APPLICATION, namespace(rig), ()))
+    assert isinstance(row, Application)
+    return row
+
+
+def batch(rig: Rig, batch_id: str) -> Batch:
+    row = rig.consumer().batch(batch_id)
+    assert row is not None
+    return row
+
+
+def everything(rig: Rig) -> dict[str, list[Columns]]:
+    """All rows as they stand, to see that a preview changes none."""
+    return {table.name: [row.columns() for row in rig.store.list(table, namespace(rig))] for table in TABLES}
+
+
+class Interrupted:
+    """A store that lets something happen before the first write to a table."""
+
+    def __init__(self, store: LeaseStore, table: Table, event: Callable[[], Any], *, always: bool = False) -> None:
+        self._store, self._table, self._event, self._always = store, table, event, always
+
+    def _happen(self, row: Row) -> None:
+        if row.key.table is self._table and self._event is not None:
+            event, self._event = self._event, self._event if self._always else lambda: None
+            event()
+
+    def create(self, row: Row) -> bool:
+        self._happen(row)
+        return self._store.create(row)
+
+    def replace(self, seen: Row, new: Row) -> bool:
+        self._happen(seen)
+        return self._store.replace(seen, new)
+
+    def delete(self, seen: Row) -> bool:
+        self._happen(seen)
+        return self._store.delete(seen)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
