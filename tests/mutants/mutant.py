@@ -18,7 +18,11 @@ class StaleMutant(Exception):
 
 @dataclass(frozen=True)
 class Mutant:
-    """``old`` and ``new`` are a whole line without its indentation; ``file`` is relative to the sources."""
+    """``old`` and ``new`` are a whole line without its indentation; ``file`` is relative to the sources.
+
+    ``tiers`` should notice it. ``first`` names files of tests below ``tests`` that are run before all others: where it
+    was caught last time.
+    """
 
     name: str
     file: str
@@ -26,6 +30,7 @@ class Mutant:
     new: str
     breaks: str
     tiers: tuple[str, ...]
+    first: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -54,7 +59,8 @@ def listed(folder: Path) -> list[Mutant]:
     found: dict[str, Mutant] = {}
     for path in sorted(folder.glob("*.toml")):
         for entry in tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]:
-            mutant = Mutant(**{**entry, "tiers": tuple(sorted(entry["tiers"], key=TIERS.index))})
+            tiers, first = tuple(sorted(entry["tiers"], key=TIERS.index)), tuple(entry.get("first", ()))
+            mutant = Mutant(**{**entry, "tiers": tiers, "first": first})
             if mutant.name in found or "\n" in mutant.old + mutant.new or mutant.old == mutant.new:
                 raise StaleMutant(f"mutant {mutant.name} of {path.name} is no change of one line, or listed twice")
             found[mutant.name] = mutant

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests look at a mutant, in which order: those beside the changed file first, then the rest of the tier."""
+"""Which tests look at a mutant, in which order: where it was caught last, those beside its file, all of a tier."""
 
 from __future__ import annotations
 
@@ -52,6 +52,9 @@ class Stage:
 
 def stages_of(mutant: Mutant, root: Path) -> Iterator[Stage]:
     """The stages of a mutant, cheapest first. Beyond unit and breaker only the nearest tests of a tier are run."""
+    if mutant.first:
+        paths = tuple(f"tests/{name}" for name in mutant.first)
+        yield Stage(next(tier for tier, folder in FOLDERS.items() if paths[0].startswith(folder)), paths)
     nearest = next(tests for prefix, tests in NEAREST if mutant.file.startswith(prefix))
     for tier in mutant.tiers:
         folder = FOLDERS[tier]
