@@ -172,6 +172,22 @@ def test_nothing_to_do_skips_everything_and_an_empty_batch_only_the_work() -> No
     assert made.get_task("orders.freeze").skips == ["orders.first", "orders.last"]
 
 
+def test_an_empty_batch_starts_no_cluster_either() -> None:
+    with dag() as made, group():
+        up = EmptyOperator(task_id="up").as_setup()
+        down = EmptyOperator(task_id="down").as_teardown(setups=up)
+        up >> EmptyOperator(task_id="work") >> down
+    assert made.get_task("orders.freeze").skips == ["orders.down", "orders.up", "orders.work"]
+
+
+def test_a_task_that_is_fed_from_outside_waits_for_freeze_all_the_same() -> None:
+    with dag() as made:
+        table = task(lambda: "t", task_id="table")()
+        with group():
+            task(lambda name: None, task_id="load")(table)
+    assert made.get_task("orders.load").upstream_task_ids == {"table", "orders.freeze"}
+
+
 def test_work_leaves_a_note_that_it_ended_by_itself_after_the_authors_own_hook() -> None:
     seen: list[Any] = []
     notes: dict[str, Any] = {}
@@ -268,10 +284,11 @@ def test_a_group_in_a_mapped_task_group() -> None:
     assert "Loop in Python" in refused(build)
 
 
-def test_work_directly_after_freeze_with_another_trigger_rule() -> None:
+@pytest.mark.parametrize("rule", [rule for rule in TriggerRule if rule is not TriggerRule.ALL_SUCCESS])
+def test_work_directly_after_freeze_with_another_trigger_rule(rule: TriggerRule) -> None:
     def build() -> None:
         with group():
-            EmptyOperator(task_id="eager", trigger_rule="all_done")
+            EmptyOperator(task_id="eager", trigger_rule=rule)
 
     assert "'orders.eager'" in refused(build)
 
