@@ -140,5 +140,15 @@ GROUP = GroupCommand(
             func=lazy_load_command("shardbatch.cli.commands.replay"),
             args=(*STORE, REPLAYED, DAG_ID, GROUP_ID, REASON, YES, ARG_OUTPUT),
         ),
+        ActionCommand(
+            name="migrate",
+            help="Bring tables and rows of an earlier version to this one",
+            description=(
+                "Adds the tables and columns that this version wants, which workers of the version before do not mind, "
+                "and raises the application's schema version. A preview, with the statements, unless --yes is given."
+            ),
+            func=lazy_load_command("shardbatch.cli.commands.migrate"),
+            args=(*STORE, REASON, YES, ARG_OUTPUT),
+        ),
     ),
 )

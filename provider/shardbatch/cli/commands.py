@@ -23,6 +23,7 @@ from airflow.cli.simple_table import AirflowConsole
 from shardbatch.cli import tables
 from shardbatch.consumer import accept_gap as gaps
 from shardbatch.consumer import drop as drops
+from shardbatch.consumer import migrate as migrations
 from shardbatch.consumer import park as parks
 from shardbatch.consumer import release as releases
 from shardbatch.consumer import reset as resets
@@ -150,6 +151,20 @@ def replay(args: Arguments) -> None:
             )
     found = replace(planned, files=files, result="started" if args.yes else planned.result)
     _print(args.output, [found], tables.replays([found]))
+    if not args.yes:
+        sys.stderr.write("This is a preview; nothing was changed. Give --yes and --reason to do it.\n")
+
+
+def migrate(args: Arguments) -> None:
+    """``airflow shardbatch migrate``"""
+    with _foreseen():
+        namespace = _namespace(args)
+        store = replace(_leases(args.leases), create=True).open()
+        try:
+            found = migrations.migrate(store, namespace, actor=_person(), reason=args.reason, dry_run=not args.yes)
+        finally:
+            store.close()
+    _print(args.output, found, tables.migrated(found))
     if not args.yes:
         sys.stderr.write("This is a preview; nothing was changed. Give --yes and --reason to do it.\n")
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shardbatch.consumer.deed import Done
+from shardbatch.consumer.migrate import Migrated
 from shardbatch.consumer.replay_run import ReplayRun
 from shardbatch.consumer.status import BatchStatus, OwnerStatus, ShardStatus, Status
 from shardbatch.core.owner import Owner
@@ -154,3 +155,8 @@ def replays(found: Iterable[ReplayRun]) -> Table:
         }
         for item in found
     ]
+
+
+def migrated(found: Iterable[Migrated]) -> Table:
+    """One line a statement, then the application."""
+    return [{"what": item.what, "result": item.result} for item in found]

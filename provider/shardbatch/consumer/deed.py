@@ -68,10 +68,7 @@ class Deed(Rows):
 
         :raises ConfigurationError: if there is no such application, or the reason is empty and this is no preview.
         """
-        if not self.reason.strip() and not self.dry_run:
-            raise ConfigurationError(
-                "To {} something needs a reason.".format(self.verb), remedy="Say why; it is kept on the rows."
-            )
+        self.require_reason()
         row = cast(Application | None, self.store.get(Key(APPLICATION, self.namespace, ())))
         if row is None:
             raise ConfigurationError(
@@ -79,6 +76,16 @@ class Deed(Rows):
                 remedy="Check app_name, stream_name and the store; its first claim makes it.",
             )
         return row
+
+    def require_reason(self) -> None:
+        """See that the deed has a reason, unless it is a preview.
+
+        :raises ConfigurationError: if it has none.
+        """
+        if not self.reason.strip() and not self.dry_run:
+            raise ConfigurationError(
+                "To {} something needs a reason.".format(self.verb), remedy="Say why; it is kept on the rows."
+            )
 
     def expect_batch(self, batch_id: str) -> Batch:
         """The row of a batch.

@@ -15,7 +15,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.planner import unknown_shards
 from shardbatch.core.policies import GapPolicy
 from shardbatch.core.position import LATEST, at_timestamp
-from shardbatch.core.rows import APPLICATION, SCHEMA_VERSION, Key
+from shardbatch.core.rows import APPLICATION, Key
 from shardbatch.core.shard import HashRange, Shard, holes
 from shardbatch.errors import (
     ApplicationTaken,
@@ -23,7 +23,6 @@ from shardbatch.errors import (
     GapFound,
     LeaseLost,
     StreamRecreated,
-    UnsupportedSchema,
 )
 
 
@@ -88,13 +87,7 @@ def _now_there(consumer: Consumer) -> int:
 
 
 def check(row: Application, identity: str) -> None:
-    """See that this version and this stream fit the rows."""
-    if not SCHEMA_VERSION - 1 <= row.schema_version <= SCHEMA_VERSION:
-        raise UnsupportedSchema(
-            "The rows of {} have schema version {}; this version reads {} and {}.".format(
-                row.namespace, row.schema_version, SCHEMA_VERSION - 1, SCHEMA_VERSION
-            )
-        )
+    """See that this stream is the one of the rows."""
     if row.stream_id != identity:
         raise StreamRecreated(
             "The stream of {} is {}, but its checkpoints belong to {}.".format(row.namespace, identity, row.stream_id)

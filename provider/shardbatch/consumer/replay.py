@@ -11,7 +11,7 @@ from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import LeaseStore, Verdict
-from shardbatch.core.rows import BATCH, Key, Namespace
+from shardbatch.core.rows import APPLICATION, BATCH, Key, Namespace
 from shardbatch.errors import ConfigurationError, ReplayRefused, SlicesGone
 
 #: What helps where a batch is not committed.
@@ -57,6 +57,7 @@ def look(consumer: Consumer, owner: Owner, batch_id: str) -> Batch:
     :raises ReplayRefused: if it is not committed, or its owner is at work.
     :raises SlicesGone: if files of it are not in staging any more.
     """
+    consumer.store.get(Key(APPLICATION, consumer.namespace, ()))  # of a version that this one does not read: an error
     batch = find_committed(consumer.store, consumer.namespace, batch_id)
     if batch.owner != str(owner) and _verdict(consumer, batch) is Verdict.ACTIVE:
         raise _at_work(batch)

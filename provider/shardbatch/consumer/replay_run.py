@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import cast
 
+from shardbatch.consumer.deed import Deed
 from shardbatch.consumer.replay import find_committed
-from shardbatch.core.application import Application
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import LeaseStore
-from shardbatch.core.rows import APPLICATION, Key, Namespace
+from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError
 
 
@@ -83,17 +82,15 @@ def note_replay(store: LeaseStore, namespace: Namespace, planned: ReplayRun, *, 
 
     :raises ConfigurationError: if the reason is empty.
     """
-    if not reason.strip():
-        raise ConfigurationError("A replay needs a reason.", remedy="Say why; it is kept on the application row.")
-    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    deed = Deed(
+        namespace=namespace,
+        store=store,
+        verb="replay",
+        past="replayed",
+        actor=actor,
+        reason=reason,
+        dry_run=False,
+    )
     what = f"batch {planned.batch_id} by run {planned.run_id} of DAG {planned.dag_id}"
-    note = f"{when} {actor} replayed {what}: {reason.strip()}"
-    while True:
-        row = cast("Application | None", store.get(Key(APPLICATION, namespace, ())))
-        if row is None:
-            raise ConfigurationError(
-                f"There is no application {namespace} in this lease store.",
-                remedy="Check app_name, stream_name and the store.",
-            )
-        if store.replace(row, row.acted(note)):
-            return note
+    deed.record(what)
+    return deed.note(what)

@@ -11,6 +11,7 @@ from typing import Any
 from shardbatch.core.owner import Owner
 from shardbatch.core.position import Position
 from shardbatch.core.rows import APPLICATION, SCHEMA_VERSION, Columns, Key, Namespace, Row, text_or_none
+from shardbatch.errors import UnsupportedSchema
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,24 @@ class Application(Row):
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> Application:
-        """The row of its columns."""
+        """The row of its columns.
+
+        :raises UnsupportedSchema: if its rows have a major version that this code does not read.
+        """
         get = columns.get
+        version = int(get("schema_version") or 1)
+        if not SCHEMA_VERSION - 1 <= version <= SCHEMA_VERSION:
+            raise UnsupportedSchema(
+                "The rows of {}/{} have schema version {}; this shardbatch reads {} and {}.".format(
+                    columns["app_name"], columns["stream_name"], version, SCHEMA_VERSION - 1, SCHEMA_VERSION
+                )
+            )
         return cls(
             namespace=Namespace(columns["app_name"], columns["stream_name"]),
             stream_id=columns["stream_id"],
             start_position=Position.parse(columns["start_position"]),
             row_count=int(columns["row_count"]),
-            schema_version=int(get("schema_version") or 1),
+            schema_version=version,
             deployments=tuple(json.loads(get("deployments") or "[]")),
             claimed_by=_groups(get("claimed_by")),
             last_action=text_or_none(get("last_action")),
@@ -112,6 +123,10 @@ class Application(Row):
     def acted(self, note: str) -> Application:
         """With the last thing a person did to it."""
         return replace(self, last_action=note, row_count=self.row_count + 1)
+
+    def migrated(self, note: str) -> Application:
+        """In this code's schema version; that of the version before does not work on it any more."""
+        return replace(self.acted(note), schema_version=SCHEMA_VERSION)
 
     def renewed(self, stream_id: str, start: Position, note: str) -> Application:
         """On another stream of the same name, from a start of its own."""

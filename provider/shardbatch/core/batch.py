@@ -184,7 +184,8 @@ class Batch(Row):
             committed_at_ms=int_or_none(get("committed_at_ms")),
             note=text_or_none(get("note")),
             unparked=int(get("unparked") or 0),
-            set_aside=text_or_none(get("set_aside")),
+            # An earlier version replays without knowing of it.
+            set_aside=None if get("start") else text_or_none(get("set_aside")),
         )
 
     def _next(self, **changes: Any) -> Batch:

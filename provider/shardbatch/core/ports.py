@@ -26,7 +26,12 @@ class LeaseStore(Protocol):
     """
 
     def prepare(self) -> None:
-        """Make the tables if they are missing and may be created; else check that they are there."""
+        """Make the tables, and columns that a later version added, if they are missing and may be made; else check that
+        they are there."""
+
+    def pending(self) -> tuple[str, ...]:
+        """What :meth:`prepare` would have to make: the database's statements, in order; empty if all is there."""
+        ...
 
     def list(self, table: Table, namespace: Namespace, scope: str = "", **equal: str) -> Iterator[Row]:
         """The rows of a namespace and scope, all pages, in key order, no snapshot; ``equal`` keeps those whose

@@ -2,7 +2,8 @@
 """How rows are kept: their keys, their tables' columns, and the walk between rows and columns.
 
 A backend knows tables, keys and columns only. Within a major version columns are only added; a column that a reader
-does not know is passed over, one that a row lacks takes its default.
+does not know is passed over and left as it is, one that a row lacks takes its default. What is new stands in a column
+of its own, never inside the JSON of another: an earlier version writes that anew without what it does not know.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Version of the rows that this code writes; it reads this one and the one before.
+#: Major version of the rows. This code reads this one and the one before. It leaves the rows of an application in the
+#: version that they have until a person says `migrate`: until then workers of both versions work side by side.
 SCHEMA_VERSION = 1
 
 Columns = dict[str, Any]

@@ -29,7 +29,7 @@ from shardbatch.stores.dynamodb_item import (
     sort_prefix,
     too_large,
 )
-from shardbatch.stores.dynamodb_table import INDEX, INDEX_KEY, check_name, make_ready
+from shardbatch.stores.dynamodb_table import INDEX, INDEX_KEY, check_name, make_ready, pending
 from shardbatch.stores.outcome import TOKEN, Stored, Unclear, Write, Writes
 
 if TYPE_CHECKING:
@@ -106,6 +106,10 @@ class DynamoDBStore:
         :raises StoreNotFound: if it is missing and ``create`` is off.
         """
         self._ask(lambda: make_ready(self.client, self.table, create=self._create))
+
+    def pending(self) -> tuple[str, ...]:
+        """The call that makes the table, if it is not there; items need no columns."""
+        return self._ask(lambda: pending(self.client, self.table))
 
     def list(self, table: Table, namespace: Namespace, scope: str = "", **equal: str) -> Iterator[Row]:
         """The rows of a namespace and scope in key order, page by page, consistent at the time of each page.

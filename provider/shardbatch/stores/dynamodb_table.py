@@ -82,6 +82,11 @@ def make_ready(client: DynamoDBClient, name: str, *, create: bool) -> None:
         pause = min(pause * 1.5, 2.0)
 
 
+def pending(client: DynamoDBClient, name: str) -> tuple[str, ...]:
+    """The call that is needed to make the table, in words; none if it is there."""
+    return () if _describe(client, name) else (f"CreateTable {name} with the index {INDEX} (docs/stores.md)",)
+
+
 def _describe(client: DynamoDBClient, name: str) -> TableDescriptionTypeDef | None:
     try:
         return client.describe_table(TableName=name)["Table"]

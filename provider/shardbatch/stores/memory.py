@@ -73,6 +73,11 @@ class MemoryStore:
                     self.memory.tables.setdefault(table.name, {})
                 self._table(table)
 
+    def pending(self) -> tuple[str, ...]:
+        """Tables that are not there."""
+        with self.memory.lock:
+            return tuple(f"table {table.name}" for table in TABLES if table.name not in self.memory.tables)
+
     def list(self, table: Table, namespace: Namespace, scope: str = "", **equal: str) -> Iterator[Row]:
         """The rows of a namespace and scope in key order, page by page."""
         start = (namespace.app_name, namespace.stream_name, *((scope,) if table.key else ()))

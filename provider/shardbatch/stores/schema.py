@@ -77,38 +77,56 @@ def statements(dialect: str, prefix: str = "", schema: str | None = None) -> str
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def make(connection: sa.Connection, metadata: sa.MetaData) -> None:
-    """Make the tables, columns and indexes that are missing. Fails if another process makes the same one just now."""
-    look = sa.inspect(connection)
+def pending(connection: sa.Connection, metadata: sa.MetaData) -> list[str]:
+    """The statements that make the tables, columns and indexes that are missing; they only ever add something."""
+    look, dialect = sa.inspect(connection), connection.dialect
+    found: list[str] = []
     for table in metadata.tables.values():
-        if not look.has_table(table.name, schema=table.schema):
-            table.create(connection)
-            continue
-        for column in _missing(look, table):
-            added = CreateColumn(column).compile(dialect=connection.dialect)
-            named = connection.dialect.identifier_preparer.format_table(table)
-            connection.exec_driver_sql(f"ALTER TABLE {named} ADD COLUMN {added}")
-        held = {index["name"] for index in look.get_indexes(table.name, schema=table.schema)}
-        for index in table.indexes:
-            if index.name not in held:
-                index.create(connection)
+        held: set[str | None] = set()
+        if look.has_table(table.name, schema=table.schema):
+            found.extend(_additions(dialect, table, _missing(look, table)))
+            held = {index["name"] for index in look.get_indexes(table.name, schema=table.schema)}
+        else:
+            found.append(_text(CreateTable(table), dialect))
+        found.extend(_text(CreateIndex(index), dialect) for index in table.indexes if index.name not in held)
+    return found
+
+
+def _additions(dialect: sa.Dialect, table: sa.Table, columns: list[sa.Column[Any]]) -> list[str]:
+    named = dialect.identifier_preparer.format_table(table)
+    return [f"ALTER TABLE {named} ADD COLUMN {_text(CreateColumn(column), dialect)}" for column in columns]
+
+
+def _text(element: sa.schema.DDLElement | CreateColumn, dialect: sa.Dialect) -> str:
+    return str(element.compile(dialect=dialect)).strip().replace("\t", "    ")
+
+
+def make(connection: sa.Connection, metadata: sa.MetaData) -> None:
+    """Make what is :func:`pending`. Fails if another process makes the same thing just now."""
+    for statement in pending(connection, metadata):
+        connection.exec_driver_sql(statement)
 
 
 def check(connection: sa.Connection, metadata: sa.MetaData, store: str) -> None:
     """See that tables and columns are there.
 
-    :raises StoreNotFound: naming what is missing.
+    :raises StoreNotFound: naming what is missing, for columns with the statements that add them.
     """
+    missing: list[str] = []
+    statements: list[str] = []
     look = sa.inspect(connection)
     for table in metadata.tables.values():
         if not look.has_table(table.name, schema=table.schema):
             raise StoreNotFound(f"The table {table.fullname} of {store} does not exist.")
-        missing = _missing(look, table)
-        if missing:
-            raise StoreNotFound(
-                "The table {} of {} lacks: {}.".format(table.fullname, store, ", ".join(c.name for c in missing)),
-                remedy="Add the columns (docs/stores.md has the definitions) or set create=True.",
-            )
+        columns = _missing(look, table)
+        missing.extend(f"{table.fullname}.{column.name}" for column in columns)
+        statements.extend(_additions(connection.dialect, table, columns))
+    if missing:
+        raise StoreNotFound(
+            "An earlier version made the tables of {}; they lack {}.".format(store, ", ".join(missing)),
+            remedy="Let an owner of the tables run: {}; 'airflow shardbatch migrate --yes' does it where that is "
+            "allowed, as the next claim does with create=True.".format("; ".join(statements)),
+        )
 
 
 def _missing(look: sa.Inspector, table: sa.Table) -> list[sa.Column[Any]]:

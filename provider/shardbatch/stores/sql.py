@@ -19,7 +19,7 @@ from shardbatch.core.tables import row_type
 from shardbatch.errors import ConfigurationError, StoreError, StoreNotFound
 from shardbatch.stores import outcome
 from shardbatch.stores.outcome import TOKEN, Stored, Unclear, Write, Writes
-from shardbatch.stores.schema import check, make, schema_of
+from shardbatch.stores.schema import check, make, pending, schema_of
 
 #: Milliseconds that SQLite waits for another writer.
 BUSY_TIMEOUT_MS = 30_000
@@ -83,6 +83,14 @@ class SQLStore:
                 if turn == 10 or getattr(error, "connection_invalidated", False):
                     raise StoreError(f"The tables of {self!r} cannot be prepared: {_reason(error)}.") from error
                 time.sleep(random.uniform(0, 0.05) * turn)
+
+    def pending(self) -> tuple[str, ...]:
+        """The statements that :meth:`prepare` would send, if it may."""
+        try:
+            with self.engine.connect() as connection:
+                return tuple(pending(connection, self._metadata))
+        except exc.SQLAlchemyError as error:
+            raise StoreError(f"The tables of {self!r} cannot be looked at: {_reason(error)}.") from error
 
     def list(self, table: Table, namespace: Namespace, scope: str = "", **equal: str) -> Iterator[Row]:
         """The rows of a namespace and scope in key order, one statement a page."""

@@ -108,7 +108,7 @@ def test_tables_of_an_earlier_version_get_the_columns_they_lack(
         connection.execute(sa.text("ALTER TABLE shard_lease DROP COLUMN write_token"))
         connection.execute(sa.text("ALTER TABLE shard_lease ADD COLUMN of_a_later_version TEXT"))
     looking = SQLStore(url, create=False)
-    with pytest.raises(StoreNotFound, match=r"lacks: read_group, write_token\."):
+    with pytest.raises(StoreNotFound, match=r"they lack shard_lease\.read_group, shard_lease\.write_token\."):
         looking.prepare()
     stores = [SQLStore(url) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
