@@ -3,24 +3,26 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import DagRunTriggerException
 
-from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
-from shardbatch.hooks.settings import default_leases, deployment_id
+from shardbatch.hooks.replay import order_replay
+from shardbatch.hooks.settings import default_leases
 from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.step import final_errors, place
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shardbatch.consumer.replay_run import ReplayRun
+    from shardbatch.hooks.replay import ReplayRun
+
+NO_LEASES = "No leases given."
+GIVE_LEASES = "Give leases=, or set [shardbatch] leases in Airflow's configuration."
 
 
 class ReplayBatchOperator(BaseOperator):
@@ -72,10 +74,7 @@ class ReplayBatchOperator(BaseOperator):
         self.wait_for_completion = wait_for_completion
         self.poke_interval = poke_interval
         if leases is None and default_leases() is None:
-            raise ConfigurationError(
-                f"{place(self)}: No leases given.",
-                remedy="Give leases=, or set [shardbatch] leases in Airflow's configuration.",
-            )
+            raise ConfigurationError(f"{place(self)}: {NO_LEASES}", remedy=GIVE_LEASES)
 
     def execute(self, context: Context) -> None:
         """Start the run.
@@ -83,7 +82,7 @@ class ReplayBatchOperator(BaseOperator):
         :raises DagRunTriggerException: which Airflow takes for the order to start it.
         """
         with final_errors():
-            planned, note = self._plan(context)
+            planned, note = self._order(context)
         self.log.info("Starting run %s of DAG %s: %s", planned.run_id, planned.dag_id, note)
         raise DagRunTriggerException(
             trigger_dag_id=planned.dag_id,
@@ -100,34 +99,22 @@ class ReplayBatchOperator(BaseOperator):
             note=note,
         )
 
-    def _plan(self, context: Context) -> tuple[ReplayRun, str]:
-        from shardbatch.consumer.replay_run import note_replay, plan_replay
-
-        environment, ti = self.get_template_env(), context["ti"]
+    def _order(self, context: Context) -> tuple[ReplayRun, str]:
+        environment = self.get_template_env()
 
         def render(text: str) -> str:
             return str(self.render_template(text, context, environment))
 
-        leases = (self.leases or default_leases()).rendered(render)  # type: ignore[union-attr]
-        namespace = Namespace(self.app_name, self.stream.rendered(render).stream_name)
-        store = leases.open()
-        try:
-            planned = plan_replay(
-                store,
-                namespace,
-                self.batch_id,
-                deployment=deployment_id(leases),
-                dag_id=self.target_dag_id,
-                group_id=self.target_group_id,
-                run_id=_run_id(self.batch_id, ti),
-            )
-            actor = f"task {ti.task_id} of DAG {ti.dag_id}, run {ti.run_id},"
-            return planned, note_replay(store, namespace, planned, actor=actor, reason=self.reason)
-        finally:
-            store.close()
-
-
-def _run_id(batch_id: str, ti: Any) -> str:
-    """The same for every try of a task instance, so that a lost answer does not start a second run."""
-    text = "/".join((ti.dag_id, ti.run_id, ti.task_id, str(ti.map_index)))
-    return f"replay__{batch_id}__{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        leases = self.leases or default_leases()
+        if leases is None:
+            raise ConfigurationError(NO_LEASES, remedy=GIVE_LEASES)
+        return order_replay(
+            leases.rendered(render),
+            self.app_name,
+            self.stream.rendered(render).stream_name,
+            self.batch_id,
+            ti=context["ti"],
+            reason=self.reason,
+            dag_id=self.target_dag_id,
+            group_id=self.target_group_id,
+        )
