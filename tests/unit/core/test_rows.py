@@ -89,6 +89,19 @@ def test_a_slice_that_ends_its_shard_completes_the_lease(lease: Lease) -> None:
         leases.take(moved, "other", "001", 6)  # K-22
 
 
+def test_a_slice_without_records_leaves_what_is_known_of_the_last_one(lease: Lease) -> None:
+    known = replace(lease, checkpoint=after("9"), checkpoint_arrival_ms=7)
+    end = Slice("s", after("9"), SHARD_END, True)
+    landed = leases.land(leases.take(known, "me", "001", 2), "me", end, 3)
+    assert leases.roll_forward(leases.stamp(landed, "me", "x", 4), "x", 5).checkpoint_arrival_ms == 7
+
+
+def test_a_lease_that_is_given_back_unread_still_tells_when_its_tip_was_seen(lease: Lease) -> None:
+    seen = replace(leases.take(lease, "me", "001", 2), caught_up_ms=5)
+    assert leases.release(seen, 9).caught_up_ms == 5
+    assert leases.release(seen, 9, caught_up_ms=8).caught_up_ms == 8
+
+
 def test_only_the_owner_lands_and_only_once(lease: Lease) -> None:
     taken = leases.take(lease, "me", "001", 2)
     with pytest.raises(ProtocolError, match="owner"):
@@ -158,6 +171,18 @@ def test_the_highest_attempt_up_to_the_commits_own_is_chosen() -> None:
     assert [start.start_id for start in choose(starts, 2)] == ["d", "b"]  # V22
     assert choose(starts, 0) == ()
     assert choose(reversed(starts), 3) == choose(starts, 3)
+
+
+def test_a_newer_attempt_is_chosen_however_late_an_older_ones_start_came() -> None:
+    zombie, newer = Start("z-late", 1, "t"), Start("b-early", 2, "t")
+    assert choose([newer, zombie], 2) == choose([zombie, newer], 2) == (newer,)
+    assert choose([newer, zombie], 1) == (zombie,)
+
+
+def test_an_attempt_of_which_one_task_has_ended_is_alive_while_another_shows_life(frozen: Batch) -> None:
+    ended = batches.close_attempt(batches.heartbeat(frozen, 3, "client:h:1", "one"), 1)
+    assert ended.attempt_closed == 1
+    assert batches.heartbeat(ended, 4, "client:h:2", "two").attempt_closed == 0
 
 
 def test_an_application_recorded_by_an_attempt_is_told_from_a_newer_attempts(frozen: Batch) -> None:
