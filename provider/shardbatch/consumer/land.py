@@ -150,15 +150,21 @@ class _Task:
         named = set(landed.children) | {
             shard.shard_id for shard in self.listing.values() if held.shard_id in shard.parent_shard_ids
         }
+        children = {shard.shard_id: shard for shard in self._unlisted(held.shard_id)}
+        children.update((shard_id, self.listing[shard_id]) for shard_id in named if shard_id in self.listing)
         ready: list[Lease] = []
-        for shard_id in sorted(named - self.seen):
-            child = self.listing.get(shard_id)
-            if child is None:
-                continue
-            taken = self._take_child(child)
+        for shard_id in sorted(children.keys() - self.seen):
+            taken = self._take_child(children[shard_id])
             if taken is not None:
                 ready.append(taken)
         return ready
+
+    def _unlisted(self, parent: str) -> list[Shard]:
+        """Children of an interval's shard that have a row and left the listing since: no later run would read them."""
+        if self.consumer.interval is None:
+            return []
+        rows = [row for row in self.consumer.leases() if parent in row.parent_shard_ids]
+        return [Shard(row.shard_id, row.parent_shard_ids, closed=True) for row in rows]
 
     def _take_child(self, child: Shard) -> Lease | None:
         parents = {parent: self.consumer.lease(parent) for parent in child.parent_shard_ids}

@@ -22,8 +22,8 @@ from shardbatch.errors import ProtocolError
 class Lease(Row):
     """Who may work on a shard now, and up to where the application has committed it.
 
-    ``caught_up_ms`` is when a read that was committed, or found nothing, last stood at the shard's tip. ``note`` says
-    what a person last did to it, when and why.
+    ``caught_up_ms`` is when a read that was committed, or found nothing, last stood at the shard's tip; before that, when
+    the row was added. ``note`` says what a person last did to it, when and why.
     """
 
     namespace: Namespace
@@ -133,6 +133,7 @@ def add(namespace: Namespace, scope: str, shard: Shard, start: Position, count: 
         checkpoint=start,
         parent_shard_ids=shard.parent_shard_ids,
         hash_range=shard.hash_range,
+        caught_up_ms=now_ms,  # what arrives from now on and expires unread is lost, and must show
         updated_at_ms=now_ms,
     )
 

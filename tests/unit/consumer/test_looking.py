@@ -79,7 +79,9 @@ def test_a_lag_of_zero_beside_records_is_no_sight_of_the_tip(rig: Rig) -> None:
     rig.stream.read = flat  # type: ignore[method-assign]
     rig.stream.put(*"abcdef")
     rig.run("r1", limits=ReadLimits(records=3))
-    assert only(rig).caught_up_ms is None
+    caught_up_ms = only(rig).caught_up_ms
+    assert caught_up_ms is not None
+    assert caught_up_ms < began + 1000  # as when the row was added
     rig.stream.put("g")
     later(rig, 25)
     rig.stream.trim(only(rig).shard_id, keep=1)
@@ -133,6 +135,9 @@ def test_a_read_that_neither_found_a_record_nor_saw_the_tip_says_so(rig: Rig) ->
             yield replace(page, records=page.records.slice(0, 0), next=position, millis_behind_latest=5000)
 
     rig.stream.read = sparse  # type: ignore[method-assign]
+    began = rig.time.ms
     assert rig.run("r1", limits=ReadLimits(duration=timedelta(seconds=10))).batch_id is None
     assert any("nothing was read" in line and "5000 ms" in line for line in rig.said)
-    assert only(rig).caught_up_ms is None
+    caught_up_ms = only(rig).caught_up_ms
+    assert caught_up_ms is not None
+    assert caught_up_ms < began + 1000  # as when the row was added

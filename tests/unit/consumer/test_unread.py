@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shards that expire before they are read for the first time: told, and not waited for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shardbatch.consumer import claim, commit, freeze, land
+from shardbatch.core.interval import Interval
+from shardbatch.core.policies import GapPolicy, Policies
+from tests.support.rig import Rig
+
+RECORD = Policies(gap=GapPolicy.RECORD)
+DAY_MS = 24 * 3_600_000
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "staging")
+
+
+def test_records_that_expired_before_the_first_read_of_a_shard_are_a_gap(rig: Rig) -> None:
+    (shard,) = rig.stream.shards
+    rig.claim("r1")  # it gives the shard its row, and dies
+    rig.over("r1")
+    rig.stream.put("a", "b")
+    rig.time.ms += DAY_MS + 3_600_000
+    rig.stream.trim(shard, keep=0)
+    left = rig.stream.put("c")
+    answer = rig.run("r2", policies=RECORD)
+    assert (answer.records, answer.gaps) == (1, 1)
+    assert rig.committed() == left
+
+
+def test_a_shard_that_is_read_within_the_retention_for_the_first_time_has_no_gap(rig: Rig) -> None:
+    rig.claim("r1")
+    rig.over("r1")
+    sent = rig.stream.put("a", "b")
+    rig.time.ms += DAY_MS - 3_600_000
+    answer = rig.run("r2")
+    assert (answer.records, answer.gaps) == (2, 0)
+    assert rig.committed() == sent
+
+
+def test_an_interval_goes_on_with_children_that_left_the_listing_after_its_claim(rig: Rig) -> None:
+    (parent,) = rig.stream.shards
+    first, second = rig.stream.split(parent)
+    rig.stream.split(first)
+    sent = rig.stream.put("a", "b", "c")
+    owner = replace(rig.owner("backfill"), mode="interval")
+    span = Interval(rig.stream.now_ms, rig.stream.now_ms + 1)
+    consumer = rig.consumer(scope=owner.scope, interval=span, policies=RECORD)
+    found = claim(consumer, owner)
+    rig.stream.forget(parent)
+    rig.stream.forget(first)
+    for group in found.groups:
+        land(consumer, owner, group.group, rig.stream.now_ms)
+    frozen = freeze(consumer, owner)
+    assert (frozen.record_count, frozen.gaps, frozen.shards) == (len(sent), 2, 5)
+    rig.work(frozen)
+    commit(consumer, owner, frozen.batch_id, frozen.attempt)
+    assert consumer.leases() == []
+    assert second in rig.stream.shards
