@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from shardbatch.operators.claim import ClaimOperator as ClaimOperator
     from shardbatch.operators.commit import CommitOperator as CommitOperator
     from shardbatch.operators.commit import ReportOperator as ReportOperator
+    from shardbatch.operators.deeds import AcceptGapOperator as AcceptGapOperator
+    from shardbatch.operators.deeds import DropBatchOperator as DropBatchOperator
+    from shardbatch.operators.deeds import ParkBatchOperator as ParkBatchOperator
+    from shardbatch.operators.deeds import ReleaseOperator as ReleaseOperator
+    from shardbatch.operators.deeds import ResetOperator as ResetOperator
+    from shardbatch.operators.deeds import SetAsideBatchOperator as SetAsideBatchOperator
+    from shardbatch.operators.deeds import UnparkBatchOperator as UnparkBatchOperator
     from shardbatch.operators.freeze import FreezeOperator as FreezeOperator
     from shardbatch.operators.read import ReadOperator as ReadOperator
     from shardbatch.operators.replay import ReplayBatchOperator as ReplayBatchOperator
@@ -32,21 +39,28 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AcceptGapOperator": "operators.deeds",
     "ClaimOperator": "operators.claim",
     "ClaimOptions": "core.policies",
     "CommitOperator": "operators.commit",
+    "DropBatchOperator": "operators.deeds",
     "DynamoDBLeases": "hooks.leases",
     "FreezeOperator": "operators.freeze",
     "KinesisStream": "hooks.streams",
+    "ParkBatchOperator": "operators.deeds",
     "Policies": "core.policies",
     "ReadLimits": "core.limits",
     "ReadOperator": "operators.read",
+    "ReleaseOperator": "operators.deeds",
     "ReplayBatchOperator": "operators.replay",
     "ReportOperator": "operators.commit",
+    "ResetOperator": "operators.deeds",
     "SQLLeases": "hooks.leases",
+    "SetAsideBatchOperator": "operators.deeds",
     "SparkSubmitBatchOperator": "operators.spark",
     "Staging": "hooks.staging",
     "StreamBatch": "task_group",
+    "UnparkBatchOperator": "operators.deeds",
     "batch_params": "task_group",
     "open_batch": "landing.batch",
 }

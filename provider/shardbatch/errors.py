@@ -25,6 +25,7 @@
     │   ├── NothingFinished         no start of the application finished, so there is nothing to commit
     │   ├── WorkFailed              a task of the block failed or did nothing
     │   ├── ReplayRefused           the batch is not committed, or its owner is at work
+    │   ├── VerbRefused             a task that acts for a person left something as it was
     │   └── BatchParked             the batch waits for a person
     ├── OwnerUnknown                Airflow could not say whether an owner is over, so nothing of it is taken
     ├── GapFound                    records expired before they were read
@@ -191,6 +192,12 @@ class ReplayRefused(ProtocolError):
     """The batch cannot be replayed now; nothing was changed."""
 
     remedy = "Let that run end, or end it, and try again; or clear that run: a run that is cleared replays its batch."
+
+
+class VerbRefused(ProtocolError):
+    """What a person asked for was not done, or not all of it; each row says why."""
+
+    remedy = "Do what the reasons say and clear this task: what is done already is not done again."
 
 
 class BatchParked(ProtocolError):

@@ -22,8 +22,8 @@ from shardbatch.errors import ProtocolError
 class Lease(Row):
     """Who may work on a shard now, and up to where the application has committed it.
 
-    ``caught_up_ms`` is when a read that was committed, or found nothing, last stood at the shard's tip; before that, when
-    the row was added. ``note`` says what a person last did to it, when and why.
+    ``caught_up_ms`` is when a read that was committed, or found nothing, last stood at the shard's tip; before that,
+    when the row was added. ``note`` says what a person last did to it, when and why.
     """
 
     namespace: Namespace
