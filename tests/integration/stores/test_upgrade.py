@@ -275,3 +275,10 @@ def test_rows_stay_in_their_version_until_a_person_raises_it(version: Any, tmp_p
     version(4)
     with pytest.raises(UnsupportedSchema, match="version 2; this shardbatch reads 3 and 4"):
         rig.claim("of-version-4")
+
+
+def test_a_place_without_tables_says_what_it_lacks_until_it_is_made(place: Any) -> None:
+    with contextlib.closing(place.open(**place.place())) as store:
+        assert store.pending()
+        store.prepare()
+        assert store.pending() == ()
