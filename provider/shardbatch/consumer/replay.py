@@ -8,6 +8,7 @@ from typing import cast
 from shardbatch.consumer.attempt import Ended, expect_batch, lost, open_next, wait_for_end
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.core import batch as batches
+from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import LeaseStore, Verdict
@@ -111,13 +112,18 @@ def _verdict(consumer: Consumer, batch: Batch) -> Verdict:
 
 
 def _require_over(consumer: Consumer, batch: Batch) -> None:
-    """See that the owner of a batch is over; one of another deployment must show no life for ``lease_duration`` (E)."""
+    """See that the owner of a batch is over (E).
+
+    One of another deployment must show no life for ``lease_duration``, the longer one of both deployments'.
+    """
     verdict = _verdict(consumer, batch)
     if verdict is Verdict.ACTIVE:
         raise _at_work(batch)
     if verdict is Verdict.OVER:
         return
-    duration = consumer.options.lease_duration.total_seconds()
+    application = cast("Application | None", consumer.store.get(Key(APPLICATION, consumer.namespace, ())))
+    longer_ms = application.silence_ms(Owner.parse(batch.owner)) if application else 0
+    duration = max(consumer.options.lease_duration.total_seconds(), longer_ms / 1000)
     consumer.say(
         f"This Airflow knows nothing of {batch.owner}; watching its batch for {duration:.0f} s to see whether it lives."
     )
