@@ -8,15 +8,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shardbatch.core.batch import Batch
-from shardbatch.core.rows import BATCH, TABLES, Key
+from shardbatch.core.lease import Lease
+from shardbatch.core.rows import BATCH, SHARD_LEASE, TABLES, Key
+from shardbatch.core.slice import Gap
 from shardbatch.stores.sql import SQLStore
-from tests.unit.cli.rows import NAMESPACE, OTHER, OWNER, filled
+from tests.unit.cli.rows import NAMESPACE, OTHER, OWNER, filled, frozen_batch
 
 pytestmark = [pytest.mark.slow, pytest.mark.airflow]
 
@@ -144,9 +147,79 @@ def test_release_is_a_preview_until_it_is_told_to_act(here: Run, store: SQLStore
     assert seen.owner == ""
     assert "cluster gone" in parsed(here("status", *WHERE, "-o", "json"))["last_action"]
 
-    again = here(*chosen, "--yes", "--reason", "again")
-    assert again.returncode == 3
-    assert json.loads(again.stdout)[0]["why"].startswith("it is released already")
+    (again,) = parsed(here(*chosen, "--yes", "--reason", "again"))
+    assert (again["result"], again["why"].startswith("it is released already")) == ("already", True)
+
+
+VERBS = [
+    (("park", "--batch", "b2"), "parked"),
+    (("set-aside", "--batch", "b2"), "set aside"),
+    (("drop", "--batch", "b2"), "dropped"),
+    (("accept-gap", "--shard", "s-landed"), "accepted"),
+    (("reset", "--shard", "s-done", "--to", "TRIM_HORIZON"), "reset"),
+    (("reset", "--shard", "s-done", "--to", "2026-11-28T00:00:00+00:00"), "reset"),
+    (("reset", "--all", "--to", "TRIM_HORIZON", "--force"), "reset"),
+    (("reset", "--all", "--stream-id", "arn:orders:2", "--force"), "reset"),
+]
+
+
+@pytest.mark.parametrize(("words", "done"), VERBS, ids=[" ".join(words) for words, _ in VERBS])
+def test_every_verb_is_a_preview_until_it_is_told_to_act(
+    here: Run, store: SQLStore, words: tuple[str, ...], done: str
+) -> None:
+    with_gap(store)
+    chosen = (words[0], *WHERE, *words[1:], "-o", "json")
+    before = rows(store)
+    preview = here(*chosen)
+    assert preview.stderr.startswith("This is a preview")
+    assert any(item["result"].startswith("would ") for item in parsed(preview))
+    assert rows(store) == before
+    assert here(*chosen, "--yes").stderr.startswith("ConfigurationError: To ")  # why is missing
+    assert done in {item["result"] for item in parsed(here(*chosen, "--yes", "--reason", "ticket 7"))}
+    assert "ticket 7" in parsed(here("status", *WHERE, "-o", "json"))["last_action"]
+    parsed(here(*chosen, "--yes", "--reason", "again"))  # as often as one likes
+
+
+def test_a_parked_batch_is_resumed(here: Run) -> None:
+    words = (*WHERE, "--batch", "b2", "--yes", "--reason", "x", "-o", "json")
+    parsed(here("park", *words))
+    left = here("release", *words)
+    assert (left.returncode, "unpark --batch b2" in left.stdout) == (3, True)
+    assert [item["result"] for item in parsed(here("unpark", *words))] == ["unparked"]
+
+
+def test_what_is_held_stops_a_reset_with_code_3(here: Run, store: SQLStore) -> None:
+    before = rows(store)
+    left = here("reset", *WHERE, "--all", "--to", "TRIM_HORIZON", "--yes", "--reason", "x", "-o", "json")
+    assert left.returncode == 3
+    assert {item["result"] for item in json.loads(left.stdout)} == {"left"}
+    assert rows(store) == before
+
+
+def test_status_lists_what_was_set_aside_and_what_may_be_orphans(here: Run, store: SQLStore) -> None:
+    assert store.create(frozen_batch("b3"))
+    for verb, name in (("set-aside", "b2"), ("drop", "b3")):
+        parsed(here(verb, *WHERE, "--batch", name, "--yes", "--reason", "x", "-o", "json"))
+    table = here("status", *WHERE, "-o", "plain").stdout
+    assert "Batches set aside, kept for a replay" in table
+    assert "possible orphans" in table
+    assert "VOID (possible orphan)" in table
+    found = parsed(here("status", *WHERE, "-o", "json"))
+    assert [batch["batch_id"] for batch in found["set_aside"]] == ["b2"]
+    assert [batch["batch_id"] for batch in found["possible_orphans"]] == ["b3"]
+
+
+def with_gap(store: SQLStore) -> None:
+    """The landed slice begins after lost records."""
+    seen = store.get(Key(SHARD_LEASE, NAMESPACE, ("", "s-landed")))
+    assert isinstance(seen, Lease)
+    assert seen.pending is not None
+    pending = replace(seen.pending, gap=Gap(seen.checkpoint, "7", reason="records expired before they were read"))
+    assert store.replace(seen, replace(seen, pending=pending, lease_count=seen.lease_count + 1))
+
+
+def rows(store: SQLStore) -> list[Any]:
+    return [row for table in TABLES for row in store.list(table, NAMESPACE)]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +228,10 @@ def test_release_is_a_preview_until_it_is_told_to_act(here: Run, store: SQLStore
         (("status", "-a", "other", "-s", "orders"), {}, "There is no application other/orders"),
         (("status", "-a", "a/b", "-s", "orders"), {}, "without a slash"),
         (("release", *WHERE), {}, "Nothing was chosen"),
-        (("release", *WHERE, "--owner", OTHER, "--yes"), {}, "A release needs a reason"),
+        (("release", *WHERE, "--owner", OTHER, "--yes"), {}, "To release something needs a reason"),
+        (("reset", *WHERE, "--all"), {}, "No position"),
+        (("reset", *WHERE, "--all", "--to", "LATEST"), {}, "only the stream knows"),
+        (("accept-gap", *WHERE), {}, "No gaps were chosen"),
         (("batches", *WHERE, "--limit", "0"), {}, "limit of batches is 0"),
         (("shards", *WHERE, "--leases", "sql://nowhere"), {}, "no Airflow connection 'nowhere'"),
         (("shards", *WHERE, "--leases", "redis://x"), {}, "--leases = 'redis://x' cannot be read"),
