@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every target makes or updates .venv first. PYTHON=/path/to/python3.12 chooses the Python (3.11 to 3.13).
 .POSIX:
-.PHONY: help setup demo demo-ui test test-unit test-long mutants lint format types contracts clean
+.PHONY: help setup demo demo-ui test test-unit test-long breaker mutants lint format types contracts clean
 
 PY = .venv/bin/python
 PYTEST = $(PY) -m pytest
 ARGS =
+MINUTES = 10
+SEED =
 
 help:
 	@echo "make demo       the whole job in one command: stream, Airflow, Spark, report"
@@ -13,6 +15,7 @@ help:
 	@echo "make test       all tests (unit, contract and integration, system)"
 	@echo "make test-unit  the unit tests; ARGS='-k name' narrows"
 	@echo "make test-long  the cases that 'make test' leaves out"
+	@echo "make breaker    hunts with random schedules for MINUTES=10; SEED=n plays one again and makes it small"
 	@echo "make mutants    one line of the sources changed at a time: does a test notice? ARGS='-j 2 name'"
 	@echo "make lint       ruff      make types      mypy      make contracts  import-linter      make format"
 	@echo "make setup      only the virtual environment      make clean  removes it and all that was made"
@@ -35,6 +38,10 @@ test: setup
 test-long: setup
 	@$(PY) -m tests.support.prepare
 	$(PYTEST) tests -m long -n 2 --dist loadfile $(ARGS)
+
+breaker: setup
+	@$(PY) -m tests.support.prepare
+	@$(PY) -m tests.breaker.hunt $(MINUTES) $(SEED)
 
 mutants: setup
 	@$(PY) -m tests.support.prepare

@@ -1,260 +1,316 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Airflow as the breaker plays it: runs, tasks, attempts that look dead and live on; and what must stay true."""
+"""Airflow as the breaker plays it: runs of two deployments, tasks, tries that look dead and live on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from shardbatch.consumer import Claim, Committed, Consumer, Frozen, Outcome, Turn, begin, claim, commit, freeze, land
-from shardbatch.core.batch import Batch, BatchState, Start
-from shardbatch.core.lease import Lease
+from shardbatch.consumer import Claim, Committed, Consumer, Frozen, Outcome, claim, commit, freeze, land
+from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.manifest import Manifest
 from shardbatch.core.owner import Owner
-from shardbatch.core.policies import ClaimOptions
+from shardbatch.core.policies import ClaimOptions, Policies
 from shardbatch.core.ports import LeaseStore, Verdict
-from shardbatch.core.rows import BATCH, SHARD_LEASE, Namespace
+from shardbatch.core.position import TRIM_HORIZON, Position
+from shardbatch.core.rows import Key, Namespace, Row, Table
+from shardbatch.errors import LeaseLost, ProtocolError, ShardbatchError
+from tests.breaker.applications import Application, left_over, work
+from tests.breaker.faults import SteppedLanding, SteppedSource, SteppedStore, asked
 from tests.breaker.memory_landing import MemoryLanding
-from tests.breaker.process import Process, SteppedLanding, SteppedSource, SteppedStore
+from tests.breaker.process import Fate, Process
+from tests.breaker.stream import ExpiringStream
 from tests.support.rig import FakeTime
-from tests.support.scripted import ScriptedStream
 
-NAMESPACE = Namespace("etl", "orders")
 TASKS = ("claim", "read", "freeze", "work", "commit")
+TRIES = 2
+LEASE_DURATION = timedelta(seconds=60)
+ATTEMPT_GRACE = timedelta(seconds=30)
+Seen = tuple["Claim | None", "Frozen | None", "str | None"]
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
-    """A DAG run: its state, its next task, and what its tasks answered."""
+    """A DAG run: its state, its next task, and what its tasks answered. ``red`` is why it fails after its commit."""
 
     name: str
+    deployment: str = "here"
+    interval: Interval | None = None
+    policies: Policies = field(default_factory=Policies)
+    max_shards: int | None = None
     state: str = "running"
     task: str = "claim"
     clears: int = 0
     claimed: Claim | None = None
     frozen: Frozen | None = None
     committed: Committed | None = None
-    group: int = 0
+    groups: list[str] = field(default_factory=list)
+    tries: dict[str, int] = field(default_factory=dict)
+    red: bool = False
+
+    def __repr__(self) -> str:
+        return f"{self.name} ({self.state}, {self.task})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
 
     @property
     def owner(self) -> Owner:
-        return Owner("here", "dag", self.name, "orders")
+        return Owner(self.deployment, "dag", self.name, "orders", "interval" if self.interval else "incremental")
 
 
 @dataclass
+class Written:
+    """One write that the store made."""
+
+    process: Process
+    old: Row | None
+    new: Row | None
+
+    @property
+    def key(self) -> Key:
+        row = self.new or self.old
+        assert row is not None
+        return row.key
+
+    def __str__(self) -> str:
+        before = self.old.columns() if self.old else {}
+        now = self.new.columns() if self.new else {}
+        changed = ", ".join(f"{name}={value}" for name, value in now.items() if before.get(name) != value)
+        return f"{self.process}: WROTE {self.key.table.name} {self.key.values[-1:]}: {changed[:600] or 'gone'}"
+
+
 class World:
-    """The stream, the store, the runs and the processes; every process writes through it."""
+    """The stream, the store, the runs, the processes and the applications.
 
-    store: LeaseStore
-    stream: ScriptedStream = field(default_factory=lambda: ScriptedStream(shards=2, page_size=2))
-    landing: MemoryLanding = field(default_factory=MemoryLanding)
-    time: FakeTime = field(default_factory=FakeTime)
-    runs: list[Run] = field(default_factory=list)
-    processes: list[Process] = field(default_factory=list)
-    sent: list[str] = field(default_factory=list)
-    highest: dict[str, Any] = field(default_factory=dict)
-    unsure: bool = False
-    said: list[str] = field(default_factory=list)
-    _count: int = 0
+    ``rows`` are the store's rows as the writes have made them, ``journal`` the writes in their order; ``late`` are
+    writes that their callers gave up and that may still arrive.
+    """
 
-    def consumer(self, process: Process | None = None, **changes: Any) -> Consumer:
-        base = Consumer(
-            namespace=NAMESPACE,
-            source=SteppedSource(self.stream, process) if process else self.stream,
-            store=SteppedStore(self.store, process) if process else self.store,
-            landing=SteppedLanding(self.landing, process) if process else self.landing,  # type: ignore[arg-type]
-            liveness=self.verdict,
-            deployment="here",
-            limits=ReadLimits(records=4, concurrency=1),
-            options=ClaimOptions(read_tasks=2),
-            clock=self.time.clock(),
-            say=self.said.append,
-            warn=self.said.append,
-        )
-        return replace(base, **changes)
+    def __init__(
+        self, store: LeaseStore, namespace: Namespace, start: Position = TRIM_HORIZON, shards: int = 2
+    ) -> None:
+        self.store, self.namespace, self.start = store, namespace, start
+        self.time = FakeTime()
+        self.stream = ExpiringStream(self.time, name=namespace.stream_name, shards=shards, page_size=2)
+        self.landing = MemoryLanding()
+        self.runs: list[Run] = []
+        self.processes: list[Process] = []
+        self.applications: list[Application] = []
+        self.rows: dict[Key, Row] = {}
+        self.journal: list[Written] = []
+        self.late: list[tuple[Process, str, Row | None, Row | None]] = []
+        self.said: list[Any] = []
+        self.tries: dict[tuple[str, int], set[str]] = {}
+        self._manifests: dict[str, Manifest] = {}
+        self._count = 0
 
-    def verdict(self, owner: str) -> Verdict:
-        run = next(r for r in self.runs if str(r.owner) == owner)
-        return Verdict.ACTIVE if run.state == "running" else Verdict.OVER
+    def say(self, line: str) -> None:
+        self.said.append(line)
 
-    def put(self, *keys: str) -> None:
-        self.sent.extend(self.stream.put(*keys))
+    # the store
+
+    def wrote(self, process: Process, old: Row | None, new: Row | None) -> None:
+        """Called right after every write that was made."""
+        written = Written(process, old, new)
+        if written.key.values:
+            assert written.key.values[0] == process.scope, f"{process} wrote in another scope: {written.key}"
+        self.journal.append(written)
+        self.said.append(written)
+        if new is None:
+            del self.rows[written.key]
+        else:
+            self.rows[written.key] = new
+
+    def as_it_was(self, table: Table, scope: str, fate: Fate) -> dict[Key, Row]:
+        """Rows without the last ``back`` writes to them: all of those, or only the writes of one row of them."""
+        fitting = [w for w in self.journal if w.key.table is table and (not w.key.values or w.key.values[0] == scope)]
+        last = fitting[-fate.back :]
+        keys = list(dict.fromkeys(written.key for written in last))
+        chosen = set(keys) if fate.which == 0 or not keys else {keys[fate.which % len(keys)]}
+        rows = {k: row for k, row in self.rows.items() if k.table is table and (not k.values or k.values[0] == scope)}
+        for written in reversed(last):
+            if written.key in chosen:
+                if written.old is None:
+                    rows.pop(written.key, None)
+                else:
+                    rows[written.key] = written.old
+        return rows
+
+    def deliver(self, number: int) -> None:
+        """A write arrives that its caller gave up."""
+        process, verb, old, new = self.late.pop(number)
+        if getattr(self.store, verb)(*(row for row in (old, new) if row is not None)):
+            self.wrote(process, old, new)
 
     # Airflow
 
-    def new_run(self) -> Run:
+    def new_run(self, **options: Any) -> Run:
         self._count += 1
-        run = Run(f"r{self._count}")
+        run = Run(f"r{self._count}", **options)
         self.runs.append(run)
         return run
 
-    def live(self, run: Run) -> Process | None:
-        """The process that Airflow believes to be the run's current task."""
-        return next((p for p in self.processes if p.run == run.name and not p.abandoned and not p.finished), None)
+    def verdict(self, deployment: str, owner: str) -> Verdict:
+        """What the Airflow of a deployment knows of an owner."""
+        known = [run for run in self.runs if str(run.owner) == owner and run.deployment == deployment]
+        if not known or known[0].state == "deleted":
+            return Verdict.FOREIGN
+        return Verdict.ACTIVE if known[0].state == "running" else Verdict.OVER
 
-    def start_task(self, run: Run) -> Process:
-        """Start the run's next task, as the scheduler does."""
-        body = {
-            "claim": self._claim,
-            "read": self._read,
-            "freeze": self._freeze,
-            "work": self._work,
-            "commit": self._commit,
-        }
-        number = sum(p.run == run.name for p in self.processes)
-        process = Process(f"{run.name}.{run.task}.{number}", run.name, run.task, self._bound(run, body[run.task]))
+    def live(self, run: Run) -> list[Process]:
+        """The processes that Airflow believes to be the run's current tasks."""
+        return [p for p in self.processes if p.run == run.name and not p.abandoned and not p.finished]
+
+    def due(self, run: Run) -> list[str | None]:
+        """What the scheduler may start now: the read groups that are not read, or the run's next task."""
+        if run.state != "running":
+            return []
+        live = [process.group for process in self.live(run)]
+        if run.task == "read":
+            return [group for group in run.groups if group not in live]
+        return [] if live else [None]
+
+    def start_task(self, run: Run, group: str | None = None) -> Process:
+        """Start a task, as the scheduler does; every process has a clock of its own, up to ten minutes wrong."""
+        number = len(self.processes)
+        seen = (run.claimed, run.frozen, group)
+        body: Callable[[Process], Any] = partial(self._body, run, run.task, seen, (number * 7 % 21 - 10) * 60_000)
+        process = Process(f"{run.name}.{run.task}.{number}", run.name, run.task, body, run.owner)
+        process.group = group
         self.processes.append(process)
         return process
 
-    def _bound(self, run: Run, body: Callable[[Run, Process, Any], Any]) -> Callable[[Process], Any]:
-        seen = (run.claimed, run.frozen, run.group)
-        return lambda process: body(run, process, seen)
+    def consumer(self, run: Run, process: Process, skew_ms: int) -> Consumer:
+        return Consumer(
+            namespace=self.namespace,
+            source=SteppedSource(self, process),
+            store=SteppedStore(self, process),
+            landing=SteppedLanding(self, process),  # type: ignore[arg-type]
+            liveness=partial(asked, self, process, run.deployment),
+            deployment=run.deployment,
+            scope=run.owner.scope,
+            interval=run.interval,
+            start=self.start,
+            limits=ReadLimits(records=4, concurrency=1),
+            options=ClaimOptions(
+                max_shards=run.max_shards, read_tasks=2, lease_duration=LEASE_DURATION, attempt_grace=ATTEMPT_GRACE
+            ),
+            policies=run.policies,
+            clock=process.clock(self.time, skew_ms),
+            say=lambda line: self.say(f"{process}: {line}"),
+            warn=lambda line: self.say(f"{process}: {line}"),
+        )
 
-    def _claim(self, run: Run, process: Process, seen: Any) -> Claim:
-        return claim(self.consumer(process), run.owner)
-
-    def _read(self, run: Run, process: Process, seen: Any) -> Any:
-        claimed, _, group = seen
-        return land(self.consumer(process), run.owner, claimed.groups[group].group, self.stream.now_ms + 1)
-
-    def _freeze(self, run: Run, process: Process, seen: Any) -> Frozen:
-        return freeze(self.consumer(process), run.owner, seen[0].batch_id)
-
-    def _work(self, run: Run, process: Process, seen: Any) -> None:
-        frozen: Frozen = seen[1]
-        assert frozen.batch_id is not None
-        if begin(self.consumer(process), run.owner, frozen.batch_id, frozen.attempt) is Turn.ALREADY_COMMITTED:
-            return
-        process.pause()
-        rows = self.records(frozen.batch_id)
-        start = Start(process.name, frozen.attempt, "work", ("out",))
-        for number in range(0, len(rows), 2):
-            process.pause()
-            self.landing.outputs.setdefault((frozen.batch_id, start.start_id), []).extend(rows[number : number + 2])
-        process.pause()
-        self.landing.starts.setdefault(frozen.batch_id, []).append(start)
-
-    def _commit(self, run: Run, process: Process, seen: Any) -> Committed:
-        frozen: Frozen = seen[1]
-        return commit(self.consumer(process), run.owner, frozen.batch_id, frozen.attempt)
+    def _body(self, run: Run, task: str, seen: Seen, skew_ms: int, process: Process) -> Any:
+        consumer, owner = self.consumer(run, process, skew_ms), run.owner
+        claimed, frozen, group = seen
+        if task == "claim":
+            return claim(consumer, owner)
+        if task == "read":
+            assert group is not None
+            return land(consumer, owner, group, self.time.ms + 1)
+        if task == "freeze":
+            return freeze(consumer, owner, claimed.batch_id if claimed else None, partial(left_over, self, process))
+        assert frozen is not None
+        if task == "work":
+            return work(self, process, consumer, owner, frozen)
+        return commit(consumer, owner, frozen.batch_id, frozen.attempt)
 
     def settle(self, process: Process) -> None:
         """Airflow takes note of a task that has ended, and goes on with the run."""
+        if not process.finished:
+            return
+        expect_known(process)
         run = next(r for r in self.runs if r.name == process.run)
-        if process.abandoned or not process.finished or run.state != "running":
+        if process.abandoned or run.state != "running":
             return
         process.abandoned = True
         if process.error is not None:
-            run.state = "failed"
-            return
-        self._follow(run, process)
+            self._failed(run, process, process.error)
+        else:
+            self._follow(run, process)
+
+    def _failed(self, run: Run, process: Process, error: BaseException) -> None:
+        task = f"{process.task}.{process.group}"
+        run.tries[task] = run.tries.get(task, 0) + 1
+        if not getattr(error, "retryable", True) or run.tries[task] >= TRIES:
+            self.stop(run, "failed")
+
+    def stop(self, run: Run, state: str) -> None:
+        """The run is over for Airflow; its processes may live on."""
+        for process in self.live(run):
+            process.abandoned = True
+        run.state = state
 
     def _follow(self, run: Run, process: Process) -> None:
         if process.task == "claim":
-            run.claimed, run.group = process.result, 0
-            if run.claimed is not None and run.claimed.outcome in (Outcome.NOTHING, Outcome.HELD):
+            found: Claim = process.result
+            run.claimed, run.groups = found, [group.group for group in found.groups]
+            run.task = "read" if run.groups else "freeze"
+            if found.outcome in (Outcome.NOTHING, Outcome.HELD):
                 run.state = "success"
-            run.task = "read" if run.claimed and run.claimed.groups else "freeze"
         elif process.task == "read":
-            run.group += 1
-            assert run.claimed is not None
-            run.task = "read" if run.group < len(run.claimed.groups) else "freeze"
+            assert process.group is not None
+            run.groups.remove(process.group)
+            run.red = run.red or bool(process.result.errors)
+            run.task = "read" if run.groups else "freeze"
         elif process.task == "freeze":
             run.frozen = process.result
-            run.task = "work" if run.frozen is not None and run.frozen.record_count else "commit"
+            run.red = run.red or bool(process.result.waiting)
+            run.task = "work" if process.result.record_count else "commit"
         elif process.task == "work":
             run.task = "commit"
         else:
-            run.committed, run.state = process.result, "success"
+            run.committed, run.state = process.result, "failed" if run.red else "success"
 
     def clear(self, run: Run, task: str) -> None:
         """Clear a run from a task on; a live process is killed by its supervisor, sooner or later."""
-        process = self.live(run)
-        if process is not None:
-            process.abandoned = True
-        if TASKS.index(task) > TASKS.index("claim") and run.claimed is None:
+        self.stop(run, "running")
+        if run.claimed is None:
             task = "claim"
         if task == "read" and not (run.claimed and run.claimed.groups):
             task = "freeze"
-        if task in ("work", "commit") and run.frozen is None:
-            task = "freeze"
-        if task == "work":
+        if task == "work" or (task == "commit" and run.frozen is None):
             task = "freeze"  # freeze is the setup of the block: clearing work clears it too
-        run.state, run.task, run.group = "running", task, 0
+        run.task, run.red, run.tries = task, False, {}
+        run.groups = [group.group for group in run.claimed.groups] if run.claimed else []
         run.clears += 1
 
-    # What must stay true
+    # applications
 
-    def leases(self) -> list[Lease]:
-        return list(self.store.list(SHARD_LEASE, NAMESPACE))  # type: ignore[arg-type]
+    def submit(self, name: str, batch_id: str, attempt: int) -> Application:
+        application = Application(name, batch_id, attempt, list(self.records(batch_id)))
+        self.applications.append(application)
+        return application
 
-    def batches(self, state: BatchState | None = None) -> list[Batch]:
-        rows: list[Batch] = list(self.store.list(BATCH, NAMESPACE))  # type: ignore[arg-type]
-        return [row for row in rows if state is None or row.state is state]
+    def end_application(self, name: str) -> None:
+        for application in self.applications:
+            if application.name == name and application.state == "running":
+                application.state = "ended"
+
+    # what the batches hold
+
+    def manifest(self, batch_id: str) -> Manifest:
+        if batch_id not in self._manifests:
+            self._manifests[batch_id] = Manifest.loads(self.landing.manifests[batch_id])
+        return self._manifests[batch_id]
 
     def records(self, batch_id: str) -> list[str]:
-        manifest = Manifest.loads(self.landing.manifests[batch_id])
-        return [row for file in manifest.files for row in self.landing.files[file.path]]
+        return [row for file in self.manifest(batch_id).files for row in self.landing.files[file.path]]
 
-    def check(self) -> None:
-        """DESIGN section 7, after every step."""
-        committed = self.batches(BatchState.COMMITTED)
-        rows = [row for batch in committed for row in self.records(batch.batch_id)]
-        assert len(rows) == len(set(rows)), "a record is in two committed batches"
-        self._check_slices(committed)
-        for lease in self.leases():
-            before = self.highest.get(lease.shard_id)
-            assert before is None or before <= lease.checkpoint, "a checkpoint moved back"
-            self.highest[lease.shard_id] = lease.checkpoint
-            assert lease.pending is None or lease.pending.after == lease.checkpoint
-        for batch in committed:
-            if batch.records:
-                assert batch.start, "committed without a finished start"
-                out = [r for s in batch.start for r in self.landing.outputs[batch.batch_id, s.start_id]]
-                assert out == self.records(batch.batch_id), "the recorded start is not the batch"
-        done = {batch.batch_id for batch in committed}
-        for batch_id, published in self.landing.published().items():
-            assert batch_id in done, "published before the decision"
-            assert published == self.records(batch_id), "readers see something else than the batch"
 
-    def _check_slices(self, committed: list[Batch]) -> None:
-        slices: dict[str, list[Any]] = {}
-        member: dict[str, dict[str, bool]] = {}
-        for batch in committed:
-            for entry in Manifest.loads(self.landing.manifests[batch.batch_id]).slices:
-                slices.setdefault(entry.slice.shard_id, []).append(entry.slice)
-                member.setdefault(batch.batch_id, {})[entry.slice.shard_id] = entry.slice.ended
-        ended = {shard for shard, parts in slices.items() if any(part.ended for part in parts)}
-        for shard, parts in slices.items():
-            ordered = sorted(parts, key=lambda part: part.after)
-            for one, two in pairwise(ordered):
-                assert one.until == two.after, f"slices of {shard} do not meet"
-            for parent in self.stream.shards[shard].parents:
-                assert parent in ended, f"{shard} was committed before its parent {parent} ended"
-        for shard, parts in slices.items():
-            lease = next(row for row in self.leases() if row.shard_id == shard)
-            assert lease.checkpoint <= max(part.until for part in parts), "a checkpoint passed what is committed"
-
-    def drain(self) -> None:
-        """Faults stop: all that ran is over, and healthy runs take the stream to its end (liveness)."""
-        for process in self.processes:
-            process.kill()
-        for run in self.runs:
-            run.state = "failed" if run.state == "running" else run.state
-        for _ in range(12 + len(self.sent)):
-            run = self.new_run()
-            while run.state == "running":
-                process = self.start_task(run)
-                process.end()
-                self.settle(process)
-                self.check()
-            assert run.state == "success", f"a healthy run failed: {self.processes[-1].error!r}"
-            if run.committed is not None and run.committed.batch_id is None:
-                break
-        committed = [row for batch in self.batches(BatchState.COMMITTED) for row in self.records(batch.batch_id)]
-        assert sorted(committed, key=int) == self.sent, "records are missing"
-        seen = [row for rows in self.landing.published().values() for row in rows]
-        assert sorted(seen, key=int) == self.sent, "readers miss records"
+def expect_known(process: Process) -> None:
+    """A process may end by an error of ours; a broken precondition, or any other exception, is a fault."""
+    error = process.error
+    if error is None or type(error).__name__ == "Killed":
+        return
+    told = f"{process} ended with {type(error).__name__}: {error}"
+    if not isinstance(error, ShardbatchError) or type(error) is ProtocolError:
+        raise AssertionError(told) from error
+    if isinstance(error, LeaseLost) and "all the while" in str(error):
+        raise AssertionError(told) from error

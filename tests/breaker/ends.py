@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end of every schedule: faults stop, healthy runs take over, and everything has come through (liveness)."""
+
+from __future__ import annotations
+
+from shardbatch.consumer.release import release
+from shardbatch.core.application import Application
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.policies import GapPolicy, Policies
+from shardbatch.core.position import Kind
+from shardbatch.core.rows import SHARD_LEASE, TABLES
+from shardbatch.errors import ConfigurationError, GapFound
+from tests.breaker.laws import Laws
+from tests.breaker.world import Run, World, expect_known
+
+RECORD = Policies(gap=GapPolicy.RECORD)
+#: Time between two runs at the end: whatever a dead owner of another deployment holds looks old then.
+PAUSE_MS = 15 * 60_000
+
+
+def drain(world: World, laws: Laws) -> None:
+    """Let what is late arrive, end all that ran, and let healthy runs finish the stream."""
+    for process in world.processes:
+        process.kill()
+    while world.late:
+        world.deliver(0)
+        laws.look()
+    for run in world.runs:
+        if run.state == "running":
+            world.stop(run, "failed")
+    _free(world)
+    for run in [run for run in world.runs if run.interval and run.state == "failed"]:
+        _finish_interval(world, laws, run)
+    for _ in range(12 + len(world.stream.sent) // 2):
+        world.time.ms += PAUSE_MS
+        run = world.new_run(policies=RECORD)
+        play(world, laws, run)
+        assert run.state == "success", f"a healthy run failed: {world.processes[-1].error!r}"
+        if run.committed is None or run.committed.batch_id is None:
+            break
+    _stored(world)
+    _complete(world, laws)
+
+
+def play(world: World, laws: Laws, run: Run) -> None:
+    """A run from where it stands to its end, without a fault."""
+    while run.state == "running":
+        for group in world.due(run):
+            process = world.start_task(run, group)
+            while not process.finished:
+                world.say(f"{process}: {process.at}")
+                process.step()
+                laws.look()
+            expect_known(process)
+            world.settle(process)
+            laws.answered(process, run)
+
+
+def _free(world: World) -> None:
+    """What a person does: parked batches are resumed, frozen ones of another deployment released."""
+    for row in list(world.rows.values()):
+        if isinstance(row, Batch) and not row.scope and row.state in (BatchState.FROZEN, BatchState.PARKED):
+            release(world.store, world.namespace, actor="a", reason="the end", batch_id=row.batch_id, dry_run=False)
+    for table in TABLES:
+        for found in world.store.list(table, world.namespace):
+            world.rows[found.key] = found
+
+
+def _finish_interval(world: World, laws: Laws, run: Run) -> None:
+    """Only the same run, cleared, goes on with an interval; the retention may have passed it by."""
+    run.policies = RECORD
+    world.clear(run, "claim")
+    play(world, laws, run)
+    if run.state == "failed":
+        assert isinstance(world.processes[-1].error, ConfigurationError | GapFound), world.processes[-1].error
+        return
+    left = [key for key in world.rows if key.table is SHARD_LEASE and key.values[0] == run.owner.scope]
+    assert not left, f"side leases are left behind: {left}"
+
+
+def _stored(world: World) -> None:
+    """The store holds what the writes have made."""
+    for table in TABLES:
+        stored = {row.key: row for row in world.store.list(table, world.namespace)}
+        kept = {
+            key: row for key, row in world.rows.items() if key.table is table and (not key.values or not key.values[0])
+        }
+        assert stored == kept, f"the store does not hold what was written to {table.name}"
+
+
+def _complete(world: World, laws: Laws) -> None:
+    """Every record is in one committed batch, or expired and in a recorded gap; readers see all that is committed."""
+    application = next((row for row in world.rows.values() if isinstance(row, Application)), None)
+    start = application.start_position if application else None
+    begin_ms = start.timestamp_ms or 0 if start and start.kind is Kind.AT_TIMESTAMP else 0
+    live = {int(row) for scope, row in laws.records if not scope}
+    for number, sent in world.stream.sent.items():
+        if sent.arrival_ms < begin_ms:
+            assert number not in live, f"record {number} arrived before the start"
+        elif number not in live:
+            assert sent.expired, f"record {number} is missing"
+            known = sent.arrival_ms >= laws.enrolled_ms.get(
+                sent.shard_id, world.time.ms
+            )  # else it may be older than us
+            assert not known or laws.covered(number, sent.shard_id), f"record {number} expired in silence"
+    seen = [int(row) for rows in world.landing.published().values() for row in rows]
+    wanted = [int(row) for batch_id, batch in laws.decided.items() for row in world.records(batch_id)]
+    assert sorted(seen) == sorted(wanted), "readers miss records"
+    for run in world.runs:
+        if run.interval is not None:
+            _interval(world, laws, run)
+
+
+def _interval(world: World, laws: Laws, run: Run) -> None:
+    assert run.interval is not None
+    scope = run.owner.scope
+    held = {int(row) for where, row in laws.records if where == scope}
+    inside = {n for n, sent in world.stream.sent.items() if sent.arrival_ms in run.interval}
+    assert held <= inside, "an interval has records from outside"
+    if run.state == "success" and run.committed is not None:
+        assert all(world.stream.sent[n].expired for n in inside - held), "an interval lacks records"

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a process may meet on its way to the lease store, the stream and the staging area.
+
+A fate is drawn for the one call that the process is about to make; words that do not fit the call mean "go".
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from shardbatch.consumer.hold import Held
+from shardbatch.core.ports import Page, Verdict
+from shardbatch.core.position import Position
+from shardbatch.core.rows import Key, Namespace, Row, Table
+from shardbatch.errors import OwnerUnknown, StagingError, StoreError, Throttled
+from shardbatch.stores.outcome import Unclear, Write
+from tests.breaker.process import Process
+
+if TYPE_CHECKING:
+    from tests.breaker.world import World
+
+#: What may become of each kind of call.
+FATES = {
+    # refused: not written, an error.  lost: written, an error.  late: an error, and written later if it still can be.
+    # unclear: written, but the answer is lost, and the store reads back after others came between.  resent: not even
+    # written, else the same.
+    "write": ("refused", "lost", "late", "unclear", "resent"),
+    # stale: rows as they were some writes ago, all or one of them; a list may so show rows of different ages.
+    "list": ("stale",),
+    "get": ("stale",),
+    # throttled: an error.  old: as before the last reshard.  racing: children whose parents are still shown open.
+    "listing": ("throttled", "old", "racing"),
+    # throttled: an error, also for cut answers and expired iterators that the source gave up.  empty, vague: a page of
+    # nothing, far behind or not saying how far.  tip: claims to be at the tip beside records.  childless: names none.
+    "page": ("throttled", "empty", "vague", "tip", "childless"),
+    "landing": ("refused", "lost"),
+    # down: the question fails.  wrong: a run that is active is taken for over.
+    "question": ("down", "wrong"),
+    # unreachable: the cluster cannot be asked to end an older application.
+    "cancel": ("unreachable",),
+    # broken: the application fails.
+    "work": ("broken",),
+}
+
+
+class SteppedStore:
+    """A process's way to the lease store, whichever that is: all of ours send a write through ``_send``."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self.process = process
+        self._world = world
+        self._store: Any = copy.copy(world.store)
+        self._sends = self._store._send
+        self._store._send = self._send
+        self._fate = ""
+        self._rows: tuple[Row | None, Row | None] = (None, None)
+
+    def _write(self, verb: str, old: Row | None, new: Row | None) -> bool:
+        self._fate = self.process.pause("write").word
+        if self._fate == "refused":
+            raise StoreError("The store did not answer.")
+        if self._fate == "late":
+            self._world.late.append((self.process, verb, old, new))
+            raise StoreError("The store did not answer in time.")
+        self._rows = old, new
+        lost = self._fate == "lost"
+        done: bool = getattr(self._store, verb)(*(row for row in (old, new) if row is not None))
+        if lost:
+            raise StoreError("The answer of the store did not arrive.")
+        return done
+
+    def _send(self, write: Write) -> bool:
+        fate, self._fate = self._fate, ""
+        if fate == "resent":
+            self.process.pause("answer")
+            raise Unclear("the request did not arrive")
+        done: bool = self._sends(write)
+        if done:
+            self._world.wrote(self.process, *self._rows)
+        if fate == "unclear":
+            self.process.pause("answer")
+            raise Unclear("the answer did not arrive")
+        return done
+
+    def create(self, row: Row) -> bool:
+        return self._write("create", None, row)
+
+    def replace(self, seen: Row, new: Row) -> bool:
+        return self._write("replace", seen, new)
+
+    def delete(self, seen: Row) -> bool:
+        return self._write("delete", seen, None)
+
+    def get(self, key: Key) -> Row | None:
+        fate = self.process.pause("get")
+        if fate.word == "stale":
+            return self._world.as_it_was(key.table, key.values[0] if key.values else "", fate).get(key)
+        row: Row | None = self._store.get(key)
+        return row
+
+    def list(self, table: Table, namespace: Namespace, scope: str = "", **equal: str) -> Iterator[Row]:
+        fate = self.process.pause("list")
+        if fate.word == "stale" and not scope:  # an interval's own rows are all there before freeze asks for them (H)
+            rows = self._world.as_it_was(table, scope, fate)
+            return iter([row for _, row in sorted(rows.items(), key=lambda item: item[0].values) if fits(row, equal)])
+        return iter(list(self._store.list(table, namespace, scope, **equal)))
+
+    def prepare(self) -> None:
+        """The tables are there."""
+
+    def close(self) -> None:
+        """The store is everybody's."""
+
+
+def fits(row: Row, equal: dict[str, str]) -> bool:
+    columns = row.columns()
+    return all(columns[name] == value for name, value in equal.items())
+
+
+class SteppedSource:
+    """A process's way to the stream."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._stream, self._process = world.stream, process
+        self.name, self.capabilities = world.stream.name, world.stream.capabilities
+
+    def identity(self) -> str:
+        return self._stream.identity()
+
+    def retention_ms(self) -> int | None:
+        return self._stream.retention_ms()
+
+    def resolve(self, start: Position) -> Position:
+        return self._stream.resolve(start)
+
+    def list_shards(self) -> Any:
+        fate = self._process.pause("listing").word
+        if fate == "throttled":
+            raise Throttled("The stream does not list its shards now.")
+        return self._stream.seen(fate)
+
+    def read(self, shard_id: str, after: Position) -> Iterator[Page]:
+        pages, position = self._stream.read(shard_id, after), after
+        while True:
+            fate = self._process.pause("page").word
+            if fate == "throttled":
+                raise Throttled("The stream does not answer.")
+            if fate in ("empty", "vague"):
+                lag = 60_000 if fate == "empty" else None
+                yield Page(self._stream.nothing(), position, millis_behind_latest=lag)
+                continue
+            page = next(pages, None)
+            if page is None:
+                return
+            position = page.next
+            if fate == "tip" and page.records.num_rows:
+                page = replace(page, millis_behind_latest=0)
+            yield replace(page, children=()) if fate == "childless" else page
+
+    def close(self) -> None:
+        """The stream is everybody's."""
+
+
+class SteppedLanding:
+    """A process's way to the staging area."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._world, self._process = world, process
+        self.uri = world.landing.uri
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._world.landing, name)
+        if name not in (
+            "write_manifest",
+            "read_manifest",
+            "note_attempt",
+            "finished_starts",
+            "mark_committed",
+            "slice",
+        ):
+            return found
+
+        def call(*arguments: Any) -> Any:
+            fate = self._process.pause("landing").word
+            if fate == "refused":
+                raise StagingError("The staging area does not answer.")
+            answer = found(*arguments)
+            if fate == "lost":
+                raise StagingError("The answer of the staging area did not arrive.")
+            return answer
+
+        return call
+
+
+def asked(world: World, process: Process, deployment: str, owner: str) -> Verdict:
+    """The answer of a process's own Airflow to whether an owner is over."""
+    fate = process.pause("question").word
+    if fate == "down":
+        raise OwnerUnknown("Airflow does not answer.")
+    verdict = world.verdict(deployment, owner)
+    return Verdict.OVER if fate == "wrong" and verdict is Verdict.ACTIVE else verdict
+
+
+class HandRenewal:
+    """Stands for the thread that renews what a read holds: the test says when it does."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._held: list[Held] = []
+        consumer.store.process.renewal = self
+
+    def add(self, held: Held) -> None:
+        self._held.append(held)
+
+    @contextmanager
+    def running(self) -> Iterator[HandRenewal]:
+        yield self
+
+    def renew(self) -> None:
+        """One heartbeat, of those leases that the reader is not writing at this moment."""
+        for held in self._held:
+            if not held._lock.locked():
+                held.renew()

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules that hypothesis plays: who goes on, what goes wrong, what people and the stream do meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any, ClassVar
+from unittest.mock import patch
+
+from hypothesis import note
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from shardbatch.consumer.release import release
+from shardbatch.core.interval import Interval
+from shardbatch.core.policies import GapPolicy, Policies
+from shardbatch.core.ports import LeaseStore
+from shardbatch.core.position import LATEST, TRIM_HORIZON
+from tests.breaker.ends import drain
+from tests.breaker.faults import FATES, HandRenewal, SteppedStore
+from tests.breaker.laws import Laws
+from tests.breaker.process import GO, Fate, Process
+from tests.breaker.stores import namespace
+from tests.breaker.world import TASKS, Run, World
+
+MOST_RUNS = 5
+MOST_RECORDS = 40
+MOST_SHARDS = 7
+MOST_CLEARS = 2
+HOUR_MS = 3_600_000
+KEYS = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6)
+
+
+class Breaker(RuleBasedStateMachine):
+    """A few runs of two deployments on one application, whose every call may meet another's."""
+
+    store: ClassVar[LeaseStore]
+    world: World
+    laws: Laws
+    spent: Counter[str]
+
+    @initialize(keys=KEYS, shards=st.integers(1, 2), latest=st.sampled_from([False, False, False, True]))
+    def begin(self, keys: list[str], shards: int, latest: bool) -> None:
+        self._renewal = patch("shardbatch.consumer.land.Renewal", HandRenewal)
+        self._renewal.start()
+        self.world = World(self.store, namespace(), LATEST if latest else TRIM_HORIZON, shards)
+        self.laws = Laws(self.world)
+        self.spent = Counter()
+        self.world.stream.put(*keys)
+        self.world.new_run()
+
+    # who goes on
+
+    @rule(data=st.data(), steps=st.integers(1, 14))
+    def step(self, data: Any, steps: int) -> None:
+        """Somebody goes on for some calls, the last of which may meet a fault."""
+        chosen = self._somebody(data)
+        for number in range(steps if chosen else 0):
+            assert chosen is not None
+            if chosen.finished:
+                break
+            self._step(chosen, self._fate(data, chosen) if number == steps - 1 else GO)
+
+    @rule(data=st.data(), steps=st.integers(1, 14))
+    def step_on(self, data: Any, steps: int) -> None:
+        """The same again: most of a schedule is this."""
+        self.step(data, steps)
+
+    @rule(data=st.data(), steps=st.integers(1, 14))
+    def step_further(self, data: Any, steps: int) -> None:
+        """The same again."""
+        self.step(data, steps)
+
+    @rule(data=st.data())
+    def finish(self, data: Any) -> None:
+        """Somebody goes on to the end of the task, and nobody comes between."""
+        chosen = self._somebody(data)
+        while chosen is not None and not chosen.finished:
+            self._step(chosen, GO)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.spent["healthy"] < 1 and any(r.state == "running" for r in self.world.runs))
+    def healthy(self, data: Any) -> None:
+        """A run goes on to its end, as most do."""
+        self.spent["healthy"] += 1
+        run = data.draw(st.sampled_from([r for r in self.world.runs if r.state == "running"]))
+        for _ in range(12):
+            for chosen in self.world.live(run) + [self.world.start_task(run, group) for group in self.world.due(run)]:
+                while not chosen.finished:
+                    self._step(chosen, GO)
+
+    def _somebody(self, data: Any) -> Process | None:
+        due = [(run, group) for run in self.world.runs for group in self.world.due(run)]
+        alive = [process for process in self.world.processes if not process.finished]
+        if not due and not alive:
+            return None
+        chosen = data.draw(st.sampled_from([*due, *alive]))
+        return chosen if isinstance(chosen, Process) else self.world.start_task(*chosen)
+
+    def _fate(self, data: Any, process: Process) -> Fate:
+        words = FATES.get(process.at)
+        if words is None or not data.draw(st.booleans()):
+            return GO
+        word = data.draw(st.sampled_from(words))
+        return Fate(word, data.draw(st.integers(1, 6)), data.draw(st.integers(0, 3))) if word == "stale" else Fate(word)
+
+    def _step(self, process: Process, fate: Fate) -> None:
+        self.world.say(f"{process}: {process.at} {fate}")
+        process.step(fate)
+        self.laws.look()
+        if process.finished:
+            run = next(r for r in self.world.runs if r.name == process.run)
+            self.world.settle(process)
+            self.laws.answered(process, run)
+
+    # what goes wrong
+
+    @rule(data=st.data(), application_too=st.booleans())
+    @precondition(lambda self: any(not p.finished for p in self.world.processes))
+    def kill(self, data: Any, application_too: bool) -> None:
+        """A worker is lost; Airflow tries the task again. In client mode its application goes with it."""
+        process = data.draw(st.sampled_from([p for p in self.world.processes if not p.finished]))
+        process.kill()
+        if application_too:
+            self.world.end_application(process.name)
+
+    @rule(data=st.data())
+    @precondition(lambda self: any(self.world.live(run) for run in self.world.runs))
+    def give_up(self, data: Any) -> None:
+        """A try only looks dead: Airflow starts another, and it lives on."""
+        live = [process for run in self.world.runs for process in self.world.live(run)]
+        data.draw(st.sampled_from(live)).abandoned = True
+
+    @rule(data=st.data(), state=st.sampled_from(["failed", "failed", "failed", "deleted"]))
+    @precondition(lambda self: any(r.state == "running" for r in self.world.runs))
+    def stop(self, data: Any, state: str) -> None:
+        """A run is marked failed, or deleted; its processes may live on."""
+        running = [run for run in self.world.runs if run.state == "running"]
+        self.world.stop(data.draw(st.sampled_from(running)), state)
+
+    @rule(data=st.data(), task=st.sampled_from(TASKS))
+    @precondition(lambda self: self._clearable())
+    def clear(self, data: Any, task: str) -> None:
+        """Somebody clears a run, whatever its state."""
+        self.world.clear(data.draw(st.sampled_from(self._clearable())), task)
+
+    def _clearable(self) -> list[Run]:
+        return [run for run in self.world.runs if run.state != "deleted" and run.clears < MOST_CLEARS]
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.world.late)
+    def arrive(self, data: Any) -> None:
+        """A write that its caller gave up reaches the store after all."""
+        self.world.deliver(data.draw(st.integers(0, len(self.world.late) - 1)))
+        self.laws.look()
+
+    @rule(data=st.data())
+    @precondition(lambda self: any(a.state == "running" for a in self.world.applications))
+    def compute(self, data: Any) -> None:
+        """An application goes on, also when nobody looks after it any more."""
+        running = [a for a in self.world.applications if a.state == "running"]
+        data.draw(st.sampled_from(running)).step(self.world.landing)
+        self.laws.look()
+
+    @rule(data=st.data())
+    @precondition(lambda self: any(p.renewal and not p.finished for p in self.world.processes))
+    def renew(self, data: Any) -> None:
+        """A read's other thread shows that it is alive."""
+        reading = [p for p in self.world.processes if p.renewal and not p.finished]
+        data.draw(st.sampled_from(reading)).renewal.renew()
+        self.laws.look()
+
+    # what Airflow, people and the stream do
+
+    @rule(
+        deployment=st.sampled_from(["here", "here", "here", "there"]),
+        gap=st.sampled_from(GapPolicy),
+        most=st.sampled_from([None, None, None, 2]),
+        max_shards=st.sampled_from([None, None, 1]),
+    )
+    @precondition(lambda self: len(self.world.runs) < MOST_RUNS)
+    def schedule(self, deployment: str, gap: GapPolicy, most: int | None, max_shards: int | None) -> None:
+        """The next run begins, whether or not the last has ended."""
+        policies = Policies(gap=gap, max_attempts=most)
+        self.world.new_run(deployment=deployment, policies=policies, max_shards=max_shards)
+
+    @rule(hours=st.integers(1, 26), gap=st.sampled_from(GapPolicy))
+    @precondition(lambda self: len(self.world.runs) < MOST_RUNS and not any(r.interval for r in self.world.runs))
+    def backfill(self, hours: int, gap: GapPolicy) -> None:
+        """An interval run begins, beside the live ones; its interval was over a while ago."""
+        end = self.world.time.ms - HOUR_MS // 3
+        self.world.new_run(interval=Interval(end - hours * HOUR_MS, end), policies=Policies(gap=gap))
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.spent["release"] < 2 and self.world.rows)
+    def free(self, data: Any) -> None:
+        """A person releases all that an owner holds."""
+        self.spent["release"] += 1
+        run = data.draw(st.sampled_from(self.world.runs))
+
+        def body(process: Process) -> Any:
+            store = SteppedStore(self.world, process)
+            where = {"owner": str(run.owner), "scope": run.owner.scope}
+            return release(store, self.world.namespace, actor="a", reason="tried", dry_run=False, **where)
+
+        process = Process(f"release.{len(self.world.processes)}", run.name, "release", body, run.owner)
+        process.abandoned = True
+        self.world.processes.append(process)
+
+    @rule(keys=KEYS)
+    @precondition(lambda self: len(self.world.stream.sent) < MOST_RECORDS)
+    def put(self, keys: list[str]) -> None:
+        self.world.stream.put(*keys)
+
+    @rule(at=st.integers(0, 5), merge=st.booleans())
+    @precondition(lambda self: len(self.world.stream.shards) < MOST_SHARDS)
+    def reshard(self, at: int, merge: bool) -> None:
+        self.world.stream.reshard(at, merge=merge)
+
+    @rule(hours=st.sampled_from([0.05, 0.5, 2, 13, 25]))
+    @precondition(lambda self: self.spent["wait"] < 5)
+    def time_passes(self, hours: float) -> None:
+        """Leases and attempts look old, and after a day records expire."""
+        self.spent["wait"] += 1
+        self.world.time.ms += int(timedelta(hours=hours).total_seconds() * 1000)
+
+    def _tell(self) -> None:
+        """The whole story, of a schedule that failed."""
+        for line in self.world.said:
+            note(str(line))
+
+    def teardown(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        try:
+            drain(self.world, self.laws)
+        except BaseException:
+            self._tell()
+            raise
+        finally:
+            for process in self.world.processes:
+                process.kill()
+            self._renewal.stop()

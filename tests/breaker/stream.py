@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scripted stream whose records and shards expire with time, and that remembers what it was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shardbatch.core.ports import Page
+from shardbatch.core.position import Position
+from shardbatch.core.shard import Shard
+from tests.support.rig import FakeTime
+from tests.support.scripted import ScriptedStream
+
+
+@dataclass
+class Sent:
+    """One record: where and when it arrived, and whether it expired."""
+
+    number: int
+    shard_id: str
+    arrival_ms: int
+    expired: bool = False
+
+
+class ExpiringStream(ScriptedStream):
+    """Drops what is older than its retention, and closed shards of which nothing is left."""
+
+    def __init__(self, time: FakeTime, **options: Any) -> None:
+        self._time = time
+        self.sent: dict[int, Sent] = {}
+        self._closed_ms: dict[str, int] = {}
+        self._before: list[Shard] = []
+        super().__init__(**options)
+
+    @property
+    def now_ms(self) -> int:
+        return self._time.ms
+
+    @now_ms.setter
+    def now_ms(self, value: int) -> None:
+        """Its time is the world's."""
+
+    def put(self, *keys: str, shard_id: str | None = None) -> list[str]:
+        numbers = super().put(*keys, shard_id=shard_id)
+        wanted = set(map(int, numbers))
+        for shard in self.shards.values():
+            for item in shard.items:
+                if item.sequence_number in wanted:
+                    self.sent[item.sequence_number] = Sent(item.sequence_number, shard.shard_id, item.arrival_ms)
+        return numbers
+
+    def reshard(self, at: int, *, merge: bool) -> None:
+        """Split the open shard at this place of the hash space, or merge it with the next."""
+        self._before = self.list_shards()
+        still = sorted((s for s in self.shards.values() if not s.closed), key=lambda s: s.hash_range.start)
+        at %= len(still)
+        if merge and at + 1 < len(still):
+            self.merge(still[at].shard_id, still[at + 1].shard_id)
+        else:
+            self.split(still[at].shard_id)
+        for shard in still:
+            if shard.closed:
+                self._closed_ms[shard.shard_id] = self.now_ms
+
+    def expire(self) -> None:
+        """Drop what is too old now."""
+        oldest = self.now_ms - self.retention_ms()
+        for shard in self.shards.values():
+            for item in shard.items:
+                self.sent[item.sequence_number].expired = item.arrival_ms < oldest
+            shard.items = [item for item in shard.items if item.arrival_ms >= oldest]
+            shard.gone = shard.gone or (shard.closed and self._closed_ms[shard.shard_id] < oldest)
+
+    def seen(self, how: str) -> list[Shard]:
+        """The listing: as it is, as it was before the last reshard, or with the last parents still open."""
+        self.expire()
+        listing = self.list_shards()
+        if how == "old" and self._before:
+            return self._before
+        if how == "racing":
+            known = {shard.shard_id for shard in self._before if not shard.closed}
+            return [replace(shard, closed=shard.closed and shard.shard_id not in known) for shard in listing]
+        return listing
+
+    def read(self, shard_id: str, position: Position) -> Iterator[Page]:
+        self.expire()
+        for page in super().read(shard_id, position):
+            yield page
+            self.expire()
+
+    def nothing(self) -> Any:
+        """A page's records when there are none."""
+        return self._batch([])
