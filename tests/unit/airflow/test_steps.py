@@ -16,8 +16,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
-from shardbatch import KinesisStream, Policies, SQLLeases, Staging, StreamBatch
-from shardbatch.errors import StagingError
+from shardbatch import KinesisStream, Policies, SQLLeases, Staging, StreamBatch, errors
 from shardbatch.hooks import steps as hooked
 from tests.support.scripted import ScriptedStream
 
@@ -181,16 +180,36 @@ def test_a_cleared_freeze_whose_batch_went_to_another_run_fails_for_good(runs: R
         runs.execute("r1", "freeze")  # not an empty batch, after which all would be green
 
 
-def test_what_a_retry_may_mend_is_left_to_the_retry(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs.stream.put("a")
-    runs.upto("r1", "read")
+@pytest.mark.parametrize(
+    "error",
+    [errors.AttemptAlive, errors.OwnerUnknown, errors.StagingError, errors.StoreError, errors.SourceError],
+)
+def test_what_a_retry_may_mend_is_left_to_the_retry(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, error: type[errors.ShardbatchError]
+) -> None:
+    monkeypatch.setattr(hooked.Steps, "claim", raising(error))
+    with pytest.raises(error):
+        runs.execute("r1", "claim")
 
-    def full(*_: Any) -> Any:
-        raise StagingError("No space left.")
 
-    monkeypatch.setattr(hooked.Steps, "freeze", full)
-    with pytest.raises(StagingError):
-        runs.execute("r1", "freeze")
+@pytest.mark.parametrize(
+    "error",
+    [errors.LeaseLost, errors.GapFound, errors.StreamRecreated, errors.UnsupportedSchema, errors.BatchParked],
+)
+def test_what_no_retry_can_mend_ends_the_task_at_once_and_says_what_to_do(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, error: type[errors.ShardbatchError]
+) -> None:
+    monkeypatch.setattr(hooked.Steps, "claim", raising(error))
+    with pytest.raises(AirflowFailException) as caught:
+        runs.execute("r1", "claim")
+    assert error.remedy in str(caught.value)
+
+
+def raising(error: type[errors.ShardbatchError]) -> Callable[..., Any]:
+    def step(*_: Any) -> Any:
+        raise error
+
+    return step
 
 
 def test_the_event_of_a_commit_that_died_after_its_decision_is_made_by_the_next_try(runs: Runs) -> None:
