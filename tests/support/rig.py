@@ -57,13 +57,17 @@ class Rig:
             source=self.stream,
             store=self.store,
             landing=StagingArea(str(self.folder)),
-            liveness=lambda owner: self.verdicts.get(owner, Verdict.ACTIVE),
+            liveness=self.verdict,
             deployment="here",
             clock=self.time.clock(),
             say=self.said.append,
             warn=self.said.append,
         )
         return replace(consumer, **{**self.options, **changes})
+
+    def verdict(self, owner: str) -> Verdict:
+        """As Airflow answers: a text that is no run's is nobody that it knows."""
+        return self.verdicts.get(owner, Verdict.ACTIVE if Owner.parse(owner) else Verdict.FOREIGN)
 
     def owner(self, run: str) -> Owner:
         return Owner("here", "dag", run, "orders")
