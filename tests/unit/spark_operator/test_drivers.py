@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException
 
 from shardbatch.hooks import spark
 from shardbatch.hooks.attempt import EarlierApplication
@@ -172,3 +175,38 @@ def test_a_driver_that_nobody_goes_on_with_is_ended_before_another_is_submitted(
     found: Any = Earlier("standalone:driver-1", of_this_attempt=of_this_attempt)
     assert task(tmp_path, durable=durable)._earlier(context, found) is None
     assert master.killed == ["driver-1"]
+
+
+class Work:
+    """An attempt that notes whether it was closed."""
+
+    batch_id, attempt = "b1", 1
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def beat(self, application: str | None) -> None:
+        return
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize(("state", "closed"), [("RUNNING", False), ("UNKNOWN", False), ("FAILED", True)])
+def test_a_task_that_fails_closes_its_attempt_only_if_its_driver_is_known_to_be_over(
+    master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, closed: bool
+) -> None:
+    operator, work = task(tmp_path), Work()
+
+    def fails_while_it_waits(stock: SparkSubmitOperator, context: Any) -> None:
+        stock._hook = stock._get_hook()
+        stock._hook._driver_id, stock._hook._driver_status = "driver-1", state
+        raise AirflowException("the master could not be asked")
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", fails_while_it_waits)
+    with pytest.raises(AirflowException, match="could not be asked"):
+        operator._run({}, work)  # type: ignore[arg-type]
+    assert work.closed is closed
