@@ -11,7 +11,7 @@ import pytest
 
 from shardbatch.consumer import Outcome
 from shardbatch.core import batch as batches
-from shardbatch.core.batch import BatchState
+from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.policies import ClaimOptions, Policies
 from shardbatch.core.ports import Verdict
 from shardbatch.errors import BatchParked, NothingFinished
@@ -58,6 +58,37 @@ def test_a_deleted_run_that_stamped_and_lives_on_freezes_nothing_any_more(rig: R
     rig.work(frozen)
     rig.commit("r2", frozen)
     assert sorted(rig.committed(), key=int) == sent
+
+
+class Sleepy:
+    """Sleeps before it creates a frozen batch, while another run claims."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig, self.found = rig, None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rig.store, name)
+
+    def create(self, row: Any) -> bool:
+        if isinstance(row, Batch) and row.state is BatchState.FROZEN and self.found is None:
+            self._rig.over("r1")  # Airflow says so, and it lives on
+            self.found = self._rig.claim("r2")
+        return bool(self._rig.store.create(row))
+
+
+def test_a_freeze_that_wakes_after_its_batch_was_given_up_has_frozen_nothing(rig: Rig) -> None:  # V4
+    rig.stream = ScriptedStream(shards=2)
+    sent = rig.stream.put(*"abcdef")
+    rig.land("r1", rig.claim("r1"))
+    store: Any = Sleepy(rig)
+    assert rig.freeze("r1", store=store).batch_id is None
+    assert store.found.outcome is Outcome.LEASES
+    rig.land("r2", store.found)
+    frozen = rig.freeze("r2")
+    rig.work(frozen)
+    rig.commit("r2", frozen)
+    assert sorted(rig.committed(), key=int) == sent
+    assert [batch.batch_id for batch in rig.batches(BatchState.COMMITTED)] == [frozen.batch_id]
 
 
 def test_a_void_stamp_of_a_deleted_run_goes(rig: Rig) -> None:
