@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from shardbatch.consumer.consumer import SYSTEM_CLOCK
 from shardbatch.consumer.deed import Deed
 from shardbatch.consumer.replay import find_committed
 from shardbatch.core.owner import Owner
@@ -82,6 +83,7 @@ def note_replay(store: LeaseStore, namespace: Namespace, planned: ReplayRun, *, 
 
     :raises ConfigurationError: if the reason is empty.
     """
+    moment = SYSTEM_CLOCK.now_ms()  # the same on the row and in the run's note
     deed = Deed(
         namespace=namespace,
         store=store,
@@ -90,6 +92,7 @@ def note_replay(store: LeaseStore, namespace: Namespace, planned: ReplayRun, *, 
         actor=actor,
         reason=reason,
         dry_run=False,
+        clock=replace(SYSTEM_CLOCK, now_ms=lambda: moment),
     )
     what = f"batch {planned.batch_id} by run {planned.run_id} of DAG {planned.dag_id}"
     deed.record(what)
