@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
-from shardbatch.consumer.release import release
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.lease import Lease
+from shardbatch.core.owner import ResetHolder
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.position import Kind
 from shardbatch.core.rows import SHARD_LEASE, TABLES
 from shardbatch.errors import ConfigurationError, GapFound
 from tests.breaker.laws import Laws
+from tests.breaker.persons import start
+from tests.breaker.process import Process
 from tests.breaker.world import Run, World, expect_known
 
 RECORD = Policies(gap=GapPolicy.RECORD)
@@ -28,7 +31,7 @@ def drain(world: World, laws: Laws) -> None:
     for run in world.runs:
         if run.state == "running":
             world.stop(run, "failed")
-    _free(world)
+    _free(world, laws)
     for run in [run for run in world.runs if run.interval and run.state == "failed"]:
         _finish_interval(world, laws, run)
     for _ in range(12 + len(world.stream.sent) // 2):
@@ -47,23 +50,32 @@ def play(world: World, laws: Laws, run: Run) -> None:
     while run.state == "running":
         for group in world.due(run):
             process = world.start_task(run, group)
-            while not process.finished:
-                world.say(f"{process}: {process.at}")
-                process.step()
-                laws.look()
-            expect_known(process)
+            _run(world, laws, process)
             world.settle(process)
-            laws.answered(process, run)
+            laws.answered(process)
 
 
-def _free(world: World) -> None:
-    """What a person does: parked batches are resumed, frozen ones of another deployment released."""
-    for row in list(world.rows.values()):
-        if isinstance(row, Batch) and not row.scope and row.state in (BatchState.FROZEN, BatchState.PARKED):
-            release(world.store, world.namespace, actor="a", reason="the end", batch_id=row.batch_id, dry_run=False)
-    for table in TABLES:
-        for found in world.store.list(table, world.namespace):
-            world.rows[found.key] = found
+def _run(world: World, laws: Laws, process: Process) -> None:
+    while not process.finished:
+        world.say(f"{process}: {process.at}")
+        process.step()
+        laws.look()
+    expect_known(process)
+
+
+def _free(world: World, laws: Laws) -> None:
+    """What a person does: batches that wait are resumed or released, and a reset that died is called again."""
+    for row in [row for row in world.rows.values() if isinstance(row, Batch) and not row.scope]:
+        if row.state in (BatchState.FROZEN, BatchState.PARKED):
+            _act(world, laws, "release", row.batch_id)
+    while held := [r for r in world.rows.values() if isinstance(r, Lease) and ResetHolder.parse(r.lease_owner)]:
+        _act(world, laws, "reset", held[0].shard_id)
+
+
+def _act(world: World, laws: Laws, verb: str, name: str) -> None:
+    process = start(world, verb, name, force=True)
+    _run(world, laws, process)
+    assert process.error is None, f"{process} failed: {process.error!r}"
 
 
 def _finish_interval(world: World, laws: Laws, run: Run) -> None:
@@ -90,22 +102,23 @@ def _stored(world: World) -> None:
 
 def _complete(world: World, laws: Laws) -> None:
     """Every record is in one committed batch, or expired and in a recorded gap; readers see all that is committed."""
+    books = laws.books
     application = next((row for row in world.rows.values() if isinstance(row, Application)), None)
-    start = application.start_position if application else None
-    begin_ms = start.timestamp_ms or 0 if start and start.kind is Kind.AT_TIMESTAMP else 0
-    live = {int(row) for scope, row in laws.records if not scope}
+    begins = application.start_position if application else None
+    begin_ms = begins.timestamp_ms or 0 if begins and begins.kind is Kind.AT_TIMESTAMP else 0
+    live = {int(row) for scope, row in books.records if not scope}
     for number, sent in world.stream.sent.items():
-        if sent.arrival_ms < begin_ms:
+        if sent.arrival_ms < begin_ms and sent.shard_id not in books.targets:
             assert number not in live, f"record {number} arrived before the start"
-        elif number not in live:
+        elif number not in live and books.wanted(sent):
             assert sent.expired, f"record {number} is missing"
-            known = sent.arrival_ms >= laws.enrolled_ms.get(
+            known = sent.arrival_ms >= books.enrolled_ms.get(
                 sent.shard_id, world.time.ms
             )  # else it may be older than us
-            assert not known or laws.covered(number, sent.shard_id), f"record {number} expired in silence"
+            assert not known or number in books.before or books.covered(sent), f"record {number} expired in silence"
     seen = [int(row) for rows in world.landing.published().values() for row in rows]
-    wanted = [int(row) for batch_id, batch in laws.decided.items() for row in world.records(batch_id)]
-    assert sorted(seen) == sorted(wanted), "readers miss records"
+    shown = [batch_id for batch_id, batch in books.decided.items() if batch.start]
+    assert sorted(seen) == sorted(int(row) for name in shown for row in world.records(name)), "readers miss records"
     for run in world.runs:
         if run.interval is not None:
             _interval(world, laws, run)
@@ -114,7 +127,7 @@ def _complete(world: World, laws: Laws) -> None:
 def _interval(world: World, laws: Laws, run: Run) -> None:
     assert run.interval is not None
     scope = run.owner.scope
-    held = {int(row) for where, row in laws.records if where == scope}
+    held = {int(row) for where, row in laws.books.records if where == scope}
     inside = {n for n, sent in world.stream.sent.items() if sent.arrival_ms in run.interval}
     assert held <= inside, "an interval has records from outside"
     if run.state == "success" and run.committed is not None:

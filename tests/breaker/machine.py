@@ -12,22 +12,23 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from shardbatch.consumer.release import release
 from shardbatch.core.interval import Interval
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.position import LATEST, TRIM_HORIZON
 from tests.breaker.ends import drain
-from tests.breaker.faults import FATES, HandRenewal, SteppedStore
+from tests.breaker.faults import FATES, HandRenewal
 from tests.breaker.laws import Laws
+from tests.breaker.persons import VERBS, choices, start
 from tests.breaker.process import GO, Fate, Process
 from tests.breaker.stores import namespace
 from tests.breaker.world import TASKS, Run, World
 
-MOST_RUNS = 5
+MOST_RUNS = 6
 MOST_RECORDS = 40
 MOST_SHARDS = 7
 MOST_CLEARS = 2
+MOST_VERBS = 3
 HOUR_MS = 3_600_000
 KEYS = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6)
 
@@ -110,9 +111,8 @@ class Breaker(RuleBasedStateMachine):
         process.step(fate)
         self.laws.look()
         if process.finished:
-            run = next(r for r in self.world.runs if r.name == process.run)
             self.world.settle(process)
-            self.laws.answered(process, run)
+            self.laws.answered(process)
 
     # what goes wrong
 
@@ -192,21 +192,22 @@ class Breaker(RuleBasedStateMachine):
         end = self.world.time.ms - HOUR_MS // 3
         self.world.new_run(interval=Interval(end - hours * HOUR_MS, end), policies=Policies(gap=gap))
 
+    @rule(data=st.data(), verb=st.sampled_from(VERBS), force=st.booleans(), kind=st.integers(0, 2))
+    @precondition(lambda self: self.spent["verbs"] < MOST_VERBS and self.world.rows)
+    def act(self, data: Any, verb: str, force: bool, kind: int) -> None:
+        """A person begins one of the verbs."""
+        names = choices(self.world, verb)
+        if names:
+            self.spent["verbs"] += 1
+            start(self.world, verb, data.draw(st.sampled_from(names)), force=force, kind=kind)
+
     @rule(data=st.data())
-    @precondition(lambda self: self.spent["release"] < 2 and self.world.rows)
-    def free(self, data: Any) -> None:
-        """A person releases all that an owner holds."""
-        self.spent["release"] += 1
-        run = data.draw(st.sampled_from(self.world.runs))
-
-        def body(process: Process) -> Any:
-            store = SteppedStore(self.world, process)
-            where = {"owner": str(run.owner), "scope": run.owner.scope}
-            return release(store, self.world.namespace, actor="a", reason="tried", dry_run=False, **where)
-
-        process = Process(f"release.{len(self.world.processes)}", run.name, "release", body, run.owner)
-        process.abandoned = True
-        self.world.processes.append(process)
+    @precondition(lambda self: self.laws.books.decided and len(self.world.runs) < MOST_RUNS)
+    def replay(self, data: Any) -> None:
+        """A run begins that was told to replay a batch, whoever committed it."""
+        live = sorted(batch_id for batch_id, batch in self.laws.books.decided.items() if not batch.scope)
+        if live:
+            self.world.new_run(replay=data.draw(st.sampled_from(live)))
 
     @rule(keys=KEYS)
     @precondition(lambda self: len(self.world.stream.sent) < MOST_RECORDS)

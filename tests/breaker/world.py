@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from shardbatch.consumer import Claim, Committed, Consumer, Frozen, Outcome, claim, commit, freeze, land
+from shardbatch.consumer.attempt import expect_batch, lost
 from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.manifest import Manifest
@@ -30,12 +31,16 @@ TASKS = ("claim", "read", "freeze", "work", "commit")
 TRIES = 2
 LEASE_DURATION = timedelta(seconds=60)
 ATTEMPT_GRACE = timedelta(seconds=30)
-Seen = tuple["Claim | None", "Frozen | None", "str | None"]
+Seen = tuple["Claim | None", "Frozen | None", "str | None", "str | None"]
 
 
 @dataclass(repr=False)
 class Run:
-    """A DAG run: its state, its next task, and what its tasks answered. ``red`` is why it fails after its commit."""
+    """A DAG run: its state, its next task, and what its tasks answered.
+
+    ``red``: it fails after its commit. ``replay`` is the batch that it was told to replay, ``known`` the one that it
+    has frozen since its last claim.
+    """
 
     name: str
     deployment: str = "here"
@@ -51,6 +56,8 @@ class Run:
     groups: list[str] = field(default_factory=list)
     tries: dict[str, int] = field(default_factory=dict)
     red: bool = False
+    replay: str | None = None
+    known: str | None = None
 
     def __repr__(self) -> str:
         return f"{self.name} ({self.state}, {self.task})"
@@ -178,7 +185,7 @@ class World:
     def start_task(self, run: Run, group: str | None = None) -> Process:
         """Start a task, as the scheduler does; every process has a clock of its own, up to ten minutes wrong."""
         number = len(self.processes)
-        seen = (run.claimed, run.frozen, group)
+        seen = (run.claimed, run.frozen, group, run.known)
         body: Callable[[Process], Any] = partial(self._body, run, run.task, seen, (number * 7 % 21 - 10) * 60_000)
         process = Process(f"{run.name}.{run.task}.{number}", run.name, run.task, body, run.owner)
         process.group = group
@@ -196,6 +203,7 @@ class World:
             scope=run.owner.scope,
             interval=run.interval,
             start=self.start,
+            replay=run.replay,
             limits=ReadLimits(records=4, concurrency=1),
             options=ClaimOptions(
                 max_shards=run.max_shards, read_tasks=2, lease_duration=LEASE_DURATION, attempt_grace=ATTEMPT_GRACE
@@ -208,26 +216,38 @@ class World:
 
     def _body(self, run: Run, task: str, seen: Seen, skew_ms: int, process: Process) -> Any:
         consumer, owner = self.consumer(run, process, skew_ms), run.owner
-        claimed, frozen, group = seen
+        claimed, frozen, group, known = seen
         if task == "claim":
             return claim(consumer, owner)
         if task == "read":
             assert group is not None
             return land(consumer, owner, group, self.time.ms + 1)
         if task == "freeze":
-            return freeze(consumer, owner, claimed.batch_id if claimed else None, partial(left_over, self, process))
+            return self._freeze(process, consumer, owner, claimed.batch_id if claimed else None, known)
         assert frozen is not None
         if task == "work":
             return work(self, process, consumer, owner, frozen)
         return commit(consumer, owner, frozen.batch_id, frozen.attempt)
+
+    def _freeze(
+        self, process: Process, consumer: Consumer, owner: Owner, handed: str | None, known: str | None
+    ) -> Frozen:
+        """As the freeze task does it, which knows from Airflow what it froze before."""
+        ended, held_before = partial(left_over, self, process), known is not None and known == consumer.replay
+        frozen = freeze(consumer, owner, handed, ended, held_before=held_before)
+        if frozen.batch_id is None and known is not None:
+            raise lost(expect_batch(consumer, known))
+        return frozen
 
     def settle(self, process: Process) -> None:
         """Airflow takes note of a task that has ended, and goes on with the run."""
         if not process.finished:
             return
         expect_known(process)
+        if process.abandoned:
+            return
         run = next(r for r in self.runs if r.name == process.run)
-        if process.abandoned or run.state != "running":
+        if run.state != "running":
             return
         process.abandoned = True
         if process.error is not None:
@@ -250,6 +270,7 @@ class World:
     def _follow(self, run: Run, process: Process) -> None:
         if process.task == "claim":
             found: Claim = process.result
+            run.known = None
             run.claimed, run.groups = found, [group.group for group in found.groups]
             run.task = "read" if run.groups else "freeze"
             if found.outcome in (Outcome.NOTHING, Outcome.HELD):
@@ -260,7 +281,7 @@ class World:
             run.red = run.red or bool(process.result.errors)
             run.task = "read" if run.groups else "freeze"
         elif process.task == "freeze":
-            run.frozen = process.result
+            run.frozen, run.known = process.result, process.result.batch_id or run.known
             run.red = run.red or bool(process.result.waiting)
             run.task = "work" if process.result.record_count else "commit"
         elif process.task == "work":

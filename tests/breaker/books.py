@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has been committed, kept beside the store: of every shard its slices, of every record its batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shardbatch.core.batch import Batch
+from shardbatch.core.position import TRIM_HORIZON, Kind, Position, after
+from shardbatch.core.slice import Slice
+from tests.breaker.stream import Sent
+
+Shard = tuple[str, str]  # scope and shard id
+
+
+@dataclass
+class Books:
+    """Ranges and records are told apart by scope: the live application's is empty, an interval run has its own.
+
+    ``committed`` has the slices of each shard in the order of their decisions, ``records`` the batch of each record;
+    a reset of a shard begins both anew: ``targets`` is where to, ``before`` are the records that were committed till
+    then. ``decided`` are the rows of committed batches, ``enrolled_ms`` is when a live shard got its row or was reset.
+    """
+
+    committed: dict[Shard, list[Slice]] = field(default_factory=dict)
+    records: dict[tuple[str, str], str] = field(default_factory=dict)
+    decided: dict[str, Batch] = field(default_factory=dict)
+    targets: dict[str, Position] = field(default_factory=dict)
+    before: set[int] = field(default_factory=set)
+    enrolled_ms: dict[str, int] = field(default_factory=dict)
+
+    def commit(self, name: str, scope: str, slices: list[Slice], rows: list[str], batch_id: str) -> None:
+        """Enter a batch: slices meet, and no record is in two batches."""
+        for landed in slices:
+            done = self.committed.setdefault((scope, landed.shard_id), [])
+            if done:
+                assert done[-1].until == landed.after, f"{name}: slices of {landed.shard_id} do not meet"
+                assert not done[-1].ended, f"{name}: {landed.shard_id} had ended"
+            else:
+                begins = not landed.after.exact or landed.after == self.targets.get(landed.shard_id)
+                assert begins, f"{name}: its first slice of {landed.shard_id} begins in the middle"
+            assert landed.after <= landed.until, f"{name}: a slice runs backwards"
+            done.append(landed)
+        assert len(rows) == len(set(rows)), f"{name}: a record is in it twice"
+        for row in rows:
+            assert (scope, row) not in self.records, f"{name}: {row} is in {self.records[scope, row]} too"
+            self.records[scope, row] = batch_id
+
+    def reset(self, shard_id: str, target: Position, sent: dict[int, Sent], now_ms: int) -> None:
+        """A live shard goes to a position: what follows may be committed again, what expired till now is given up."""
+        self.enrolled_ms[shard_id] = now_ms
+        self.committed.pop(("", shard_id), None)
+        self.targets[shard_id] = target
+        for scope, row in [key for key in self.records if not key[0] and sent[int(key[1])].shard_id == shard_id]:
+            del self.records[scope, row]
+            self.before.add(int(row))
+
+    def wanted(self, sent: Sent) -> bool:
+        """Whether a record of the live application has to be committed since the last reset of its shard."""
+        target = self.targets.get(sent.shard_id, TRIM_HORIZON)
+        if target.kind is Kind.AT_TIMESTAMP:
+            return sent.arrival_ms >= (target.timestamp_ms or 0)
+        return not target.exact or after(str(sent.number)) > target
+
+    def covered(self, sent: Sent) -> bool:
+        """Whether a committed slice of the live application says that this record expired unread."""
+        for landed in self.committed.get(("", sent.shard_id), ()):
+            gap, number = landed.gap, sent.number
+            if gap is not None and gap.after < after(str(number)) and number < int(gap.first_available or number + 1):
+                return True
+        return False

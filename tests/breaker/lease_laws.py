@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold for every write of a lease (PROTOCOL B): only its batch's row moves a stamped one, only a committed
+slice moves a checkpoint, and only a reset moves one back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.lease import Lease
+from shardbatch.core.owner import ResetHolder
+from shardbatch.core.rows import BATCH, Key
+from shardbatch.core.slice import Slice
+
+if TYPE_CHECKING:
+    from tests.breaker.books import Books
+    from tests.breaker.world import World, Written
+
+
+class LeaseLaws:
+    """Judges one write by the row before and after."""
+
+    def __init__(self, world: World, books: Books) -> None:
+        self._world, self._books = world, books
+
+    def look(self, written: Written) -> None:
+        old, new = written.old, written.new
+        assert old is None or isinstance(old, Lease)
+        if new is None:
+            assert written.key.values[0], f"{written.process} deleted a live lease"
+            return
+        assert isinstance(new, Lease)
+        assert new.pending is None or new.pending.after == new.checkpoint, "a slice does not begin at the checkpoint"
+        if old is None:
+            self._added(new)
+            return
+        assert new.lease_count > old.lease_count, "a counter does not rise"
+        self._place(old, new)
+        self._stamp(old, new)
+        if old.pending is not None and new.pending is not None:
+            assert unaccepted(old.pending) == unaccepted(new.pending), "a pending slice was replaced"
+
+    def _added(self, new: Lease) -> None:
+        assert not new.checkpoint.exact, "a new lease begins in the middle"
+        if not new.scope:
+            self._books.enrolled_ms[new.shard_id] = self._world.time.ms
+
+    def _place(self, old: Lease, new: Lease) -> None:
+        """Checkpoint, completed and pending change by L3, L5 and L8 only."""
+        moved = (new.checkpoint, new.completed) != (old.checkpoint, old.completed)
+        lost = old.pending is not None and new.pending is None
+        holder = ResetHolder.parse(new.lease_owner)
+        if holder is not None and holder.rewound and not new.scope:
+            before = ResetHolder.parse(old.lease_owner)
+            assert before is not None, "a reset rewrote a lease that it had not taken"
+            if not before.rewound:
+                self._books.reset(new.shard_id, new.checkpoint, self._world.stream.sent, self._world.time.ms)
+            return
+        if not moved and not lost:
+            return
+        pending = old.pending
+        assert pending is not None, "a checkpoint moved without a slice"
+        done = self._books.committed.get((old.scope, old.shard_id), ())
+        assert pending in done, "a lease was rolled forward by a slice that is not committed"
+        assert (new.checkpoint, new.completed) == (pending.until, pending.ended), "a lease was rolled forward elsewhere"
+        assert old.checkpoint <= new.checkpoint, "a checkpoint moved back"
+
+    def _stamp(self, old: Lease, new: Lease) -> None:
+        if new.batch_id is not None:
+            assert old.batch_id in (None, new.batch_id), "a stamp was replaced"
+            assert new.pending is not None, "a lease without a slice was stamped"
+        if old.batch_id is None:
+            return
+        if new.batch_id is not None:
+            assert (new.lease_owner, new.pending) == (old.lease_owner, old.pending), "a stamped lease was changed"
+            return
+        batch = self._world.rows.get(Key(BATCH, self._world.namespace, (old.scope, old.batch_id)))
+        assert isinstance(batch, Batch), "a stamp went whose batch has no row (B2)"
+        rolled = new.pending is None and new.lease_owner is None
+        assert batch.state is (BatchState.COMMITTED if rolled else BatchState.VOID), f"a stamp went of {batch.state}"
+
+
+def unaccepted(landed: Slice) -> Slice:
+    """The slice without what a person adds to its gap."""
+    return landed if landed.gap is None else replace(landed, gap=replace(landed.gap, accepted=None))

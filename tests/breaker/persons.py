@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people do meanwhile: every verb, as a process that others come between, and that may die half-way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from shardbatch.consumer.accept_gap import accept_gap
+from shardbatch.consumer.drop import drop
+from shardbatch.consumer.park import park, unpark
+from shardbatch.consumer.release import release
+from shardbatch.consumer.reset import reset
+from shardbatch.consumer.set_aside import set_aside
+from shardbatch.core.batch import Batch
+from shardbatch.core.lease import Lease
+from shardbatch.core.owner import Owner
+from shardbatch.core.position import TRIM_HORIZON, Kind, Position, after, at_timestamp
+from tests.breaker.faults import SteppedLanding, SteppedStore, asked
+from tests.breaker.process import Process
+from tests.breaker.world import World
+
+#: A person is nobody's run: the owner of a verb's writes.
+PERSON = Owner("here", "person", "verb", "")
+#: The verbs that take a batch by name.
+OF_BATCHES = {"park": park, "unpark": unpark, "set_aside": set_aside, "drop": drop, "release": release}
+#: Those of them that look whether its owner is at work, unless they are forced.
+ASKING = ("set_aside", "drop")
+VERBS = (*OF_BATCHES, "release_owner", "accept_gap", "reset", "reset_all")
+
+
+def choices(world: World, verb: str) -> list[str]:
+    """What a verb may be given: batches, owners or shards of the live application."""
+    live = [row for key, row in world.rows.items() if key.values and not key.values[0]]
+    if verb in OF_BATCHES:
+        return [row.batch_id for row in live if isinstance(row, Batch)]
+    if verb == "release_owner":
+        return sorted({row.lease_owner for row in live if isinstance(row, Lease) and row.lease_owner})
+    return [row.shard_id for row in live if isinstance(row, Lease)]
+
+
+def place(world: World, shard_id: str, kind: int) -> Position:
+    """Where a reset goes: the oldest record, an instant of an hour ago, or a record of the shard."""
+    numbers = [sent.number for sent in world.stream.sent.values() if sent.shard_id == shard_id]
+    if kind == 1:
+        return at_timestamp(world.time.ms - 3_600_000)
+    return after(str(numbers[len(numbers) // 2])) if kind == 2 and numbers else TRIM_HORIZON
+
+
+def start(world: World, verb: str, name: str, *, force: bool = False, kind: int = 0) -> Process:
+    """A person begins a verb on one of its ``choices``."""
+
+    def body(process: Process) -> Any:
+        told: dict[str, Any] = {"actor": "somebody", "reason": "tried", "dry_run": False}
+        asking = {**told, "liveness": partial(asked, world, process, "here"), "force": force}
+        acts: Callable[..., Any] = partial(_verb(verb), SteppedStore(world, process), world.namespace)
+        if verb in OF_BATCHES:
+            return (
+                acts(name, **(asking if verb in ASKING else told)) if verb != "release" else acts(batch_id=name, **told)
+            )
+        if verb == "release_owner":
+            return acts(owner=name, **told)
+        if verb == "accept_gap":
+            return acts(shards=[name], **told)
+        to = place(world, name, kind)
+        which: dict[str, Any] = {"shards": [name]}
+        if verb == "reset_all":
+            which, to = {"every": True}, to if to.kind is not Kind.AFTER_SEQUENCE_NUMBER else TRIM_HORIZON
+        landing, clock = SteppedLanding(world, process), process.clock(world.time, 0)
+        return acts(to=to, landing=landing, clock=clock, **which, **asking)
+
+    process = Process(f"{verb}.{len(world.processes)}", "", verb, body, PERSON)
+    process.abandoned = True
+    world.processes.append(process)
+    world.say(f"{process}: begins on {name} {'by force' if force else ''}")
+    return process
+
+
+def _verb(verb: str) -> Callable[..., Any]:
+    others = {"release_owner": release, "accept_gap": accept_gap, "reset": reset, "reset_all": reset}
+    return OF_BATCHES.get(verb) or others[verb]
