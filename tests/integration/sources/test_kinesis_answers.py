@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
 from botocore.awsrequest import AWSResponse
 
-from shardbatch.core.position import LATEST, TRIM_HORIZON, after
+from shardbatch.core.position import LATEST, TRIM_HORIZON, after, at_timestamp
 from tests.integration.sources.kinesis_world import FIRST, World, payloads, stopped_server, take, until
 
 
@@ -83,7 +85,15 @@ def test_one_denial_of_a_listed_shard_does_not_end_it(world: World, closed: bool
 
 
 def test_latest_leaves_out_nothing_that_comes_after_it_however_soon(world: World) -> None:  # K-32
+    now = datetime.fromtimestamp(world.time.clock.now_ms() // 1000, UTC)
+
+    def dated(parsed: dict[str, Any], **_: Any) -> None:
+        """As the service answers: its time, in whole seconds."""
+        parsed["ResponseMetadata"]["HTTPHeaders"]["date"] = format_datetime(now, usegmt=True)
+
+    world.client.meta.events.register_last("after-call.kinesis.DescribeStreamSummary", dated)
     start = world.source().resolve(LATEST)
+    assert start == at_timestamp(round(now.timestamp() * 1000))
     world.put(b"at once")
     world.time.sleep(0.4)
     world.put(b"a moment later")
