@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,24 @@ def test_an_empty_read_does_not_give_back_a_lease_on_which_another_try_landed(ri
     held.renew()
     assert read_shard(reading(rig, held)) == there
     assert only(rig).lease_owner == str(owner)
+
+
+def test_leases_are_renewed_three_times_in_the_duration_after_which_others_take_them(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float | None] = []
+
+    class Noting(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(threading, "Event", Noting)
+    renewal = Renewal(rig.consumer(options=ClaimOptions(lease_duration=timedelta(minutes=6))))
+    with renewal.running():
+        pass
+    assert 120 in waits
+    assert all(wait is None or wait <= 120 for wait in waits)
 
 
 def test_a_renewal_that_meets_a_lease_just_given_back_renews_the_others(rig: Rig) -> None:
