@@ -146,6 +146,27 @@ def test_files_are_kept_when_another_try_renews_before_the_lost_answer_is_read_b
     assert all((rig.folder / file.path).exists() for file in landed.files)
 
 
+def test_files_are_kept_when_the_row_is_gone_before_the_lost_answer_is_read_back(rig: Rig) -> None:
+    """As after the commit of an interval, which deletes its side leases."""
+    rig.stream.put("a")
+    rig.claim("r1")
+    stored: list[Lease] = []
+
+    def deleted(when: str, write) -> None:
+        if when == "after" and write.row.pending is not None and not stored:
+            stored.append(only(rig))
+            assert rig.store.delete(only(rig))
+            raise TimeoutError
+
+    consumer = rig.consumer(store=MemoryStore(rig.store.memory, fault=deleted))  # type: ignore[attr-defined]
+    held = Held(consumer, str(rig.owner("r1")), only(rig))
+    assert read_shard(reading(rig, held, consumer)) is None
+    assert held.lost
+    (row,) = stored
+    assert row.pending is not None
+    assert all((rig.folder / file.path).exists() for file in row.pending.files)
+
+
 def test_a_task_that_was_told_to_stop_asks_the_stream_for_no_further_shard(rig: Rig) -> None:
     rig.stream = ScriptedStream(shards=20)
     found = rig.claim("r1", options=ClaimOptions(read_tasks=1))
