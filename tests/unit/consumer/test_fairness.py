@@ -90,3 +90,13 @@ def test_a_lease_whose_renewal_goes_wrong_does_not_keep_the_others_from_theirs(r
             renewal._stop.wait(0.01)
     assert second.row.lease_count > count + 1
     assert any("a fault of ours" in line for line in rig.said)
+
+
+def test_leases_of_a_run_that_is_over_are_spread_anew_over_the_read_tasks_of_this_one(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "staging", ScriptedStream(shards=8))
+    limits = ReadLimits(concurrency=1)
+    assert len(rig.claim("r1", options=ClaimOptions(read_tasks=4), limits=limits).groups) == 4
+    rig.over("r1")
+    found = rig.claim("r2", options=ClaimOptions(read_tasks=2), limits=limits)
+    assert len(found.groups) == 2
+    assert found.shards == 8

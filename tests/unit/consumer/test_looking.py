@@ -139,3 +139,17 @@ def test_a_read_that_neither_found_a_record_nor_saw_the_tip_says_so(rig: Rig) ->
     caught_up_ms = only(rig).caught_up_ms
     assert caught_up_ms is not None
     assert caught_up_ms < began + 1000  # as when the row was added
+
+
+@pytest.mark.parametrize(("kept_for_ms", "gaps"), [(None, 1), (3 * 3_600_000, 0), (3_600_000, 1)])
+def test_a_shard_last_seen_hours_ago_has_a_gap_unless_the_service_says_that_it_keeps_records_for_longer(
+    rig: Rig, kept_for_ms: int | None, gaps: int
+) -> None:
+    rig.stream.put("a")
+    rig.run("r1")
+    rig.run("r2")  # which sees the tip
+    rig.stream.retention_ms = lambda: kept_for_ms  # type: ignore[method-assign, assignment, return-value]
+    later(rig, 2)
+    rig.stream.trim(only(rig).shard_id, keep=0)
+    rig.stream.put("b")
+    assert rig.run("r3", policies=Policies(gap=GapPolicy.RECORD)).gaps == gaps
