@@ -16,11 +16,12 @@ from shardbatch.core import lease as leases
 from shardbatch.core.batch import BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
-from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
+from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.ports import Verdict
 from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
 from shardbatch.core.rows import SHARD_LEASE
 from shardbatch.errors import ConfigurationError, LeaseLost
+from shardbatch.landing.layout import MARKERS, marker_name
 from tests.support.mortal import Killed, MortalStore
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
@@ -145,7 +146,7 @@ def test_landed_slices_are_dropped_and_read_anew(rig: Rig) -> None:
 def test_what_is_held_or_frozen_is_left_with_all_of_its_lineage(rig: Rig) -> None:
     parent, low, _, _ = family(rig)
     rig.stream.put("g", shard_id=low)
-    rig.land("r1", rig.claim("r1", options=ClaimOptions(max_shards=1)))
+    rig.land("r1", rig.claim("r1"))
     before = everything(rig)
     for liveness, word in ((None, "release it first"), (lambda owner: Verdict.ACTIVE, "at work")):
         items = told(reset, rig, shards=[parent], to=TRIM_HORIZON, liveness=liveness)  # V14
@@ -198,7 +199,7 @@ def test_a_committed_batch_is_rolled_forward_before_its_shard_goes_back(rig: Rig
     landing = rig.consumer().landing
     (item,) = told(reset, rig, shards=[shard_id], to=TRIM_HORIZON, landing=landing)
     assert item.result == "reset"
-    assert list((rig.folder.parent / "out").rglob("*.json"))
+    assert (rig.folder.parent / "out" / MARKERS / marker_name(str(made.batch_id), 1)).exists()
     drained(rig)
     assert rig.committed() == sent + sent
 
@@ -277,6 +278,29 @@ def test_a_lease_that_is_taken_meanwhile_stops_the_reset_and_all_is_given_back(r
     assert (item.name, item.result) == (high, "left")
     assert row(rig, low).lease_owner is None
     assert row(rig, low).checkpoint != TRIM_HORIZON
+
+
+def test_what_a_committed_batch_left_is_not_landed_again_when_a_reset_gives_all_back(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=2)
+    first, second = rig.stream.shards
+    sent = rig.stream.put("a", shard_id=first)
+    rig.land("r1", rig.claim("r1"))
+    made = rig.freeze("r1")
+    rig.work(made)
+    with pytest.raises(Killed):
+        rig.commit("r1", made, store=MortalStore(rig.store, 0, applied=True))
+    rig.over("r1")
+
+    def overtake() -> None:
+        seen = row(rig, second)
+        assert rig.store.replace(seen, leases.take(seen, str(rig.owner("r2")), "000", 1))
+
+    landing = rig.consumer().landing
+    store = Interrupted(rig.store, SHARD_LEASE, overtake)
+    assert done(reset, rig, every=True, to=TRIM_HORIZON, store=store, landing=landing) == [(second, "left")]
+    rig.over("r2")
+    drained(rig)
+    assert rig.committed() == sent
 
 
 def test_a_child_that_gets_its_row_meanwhile_is_reset_too(rig: Rig) -> None:

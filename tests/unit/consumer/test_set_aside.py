@@ -44,6 +44,7 @@ def alive(owner: str) -> Verdict:
 def test_shards_go_on_behind_a_batch_that_was_set_aside_and_no_reader_sees_it(rig: Rig) -> None:
     _, batch_id, sent = poisoned(rig)
     assert done(set_aside, rig, batch_id) == [(batch_id, "set aside")]
+    assert [row.batch_id for row in rig.consumer().leases()] == [None]  # at once, not only by the next claim
     later = rig.stream.put("c")
     rig.run("r2")
     assert rig.sink() == later
@@ -86,6 +87,9 @@ def test_a_late_commit_of_a_batch_with_a_sink_of_its_own_says_so_too(rig: Rig) -
     with pytest.raises(NothingFinished, match="set aside"):
         rig.commit("r1", made)
     assert batch(rig, batch_id).set_aside == "kept"
+    replay = rig.freeze("r1")
+    assert rig.commit("r1", replay).replayed
+    assert batch(rig, batch_id).set_aside is None
 
 
 def test_a_commit_in_between_wins(rig: Rig) -> None:
