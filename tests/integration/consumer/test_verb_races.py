@@ -96,6 +96,14 @@ VERBS: dict[str, Callable[[Rig], None]] = {
     "reset one": reset_first,
     "reset all": reset_all,
 }
+
+
+def writes(most: int) -> pytest.MarkDecorator:
+    """Before which write it happens: every third in the usual run of the tests, all in the long one."""
+    cases = [pytest.param(at, marks=[pytest.mark.long] if at % 3 else []) for at in range(most)]
+    return pytest.mark.parametrize("at", cases)
+
+
 VERB = pytest.mark.parametrize("name", VERBS)
 
 
@@ -124,7 +132,7 @@ def holds(rig: Rig, sent: list[str], *, twice: bool) -> None:
 
 
 @VERB
-@pytest.mark.parametrize("at", range(RUN_WRITES))
+@writes(RUN_WRITES)
 def test_a_verb_between_two_writes_of_a_run(tmp_path: Path, name: str, at: int) -> None:
     rig, sent = begun(tmp_path / "staging")
     attempted(rig, "r1", store=Meanwhile(rig.store, at, lambda: VERBS[name](rig)))
@@ -135,7 +143,7 @@ def test_a_verb_between_two_writes_of_a_run(tmp_path: Path, name: str, at: int) 
 
 
 @VERB
-@pytest.mark.parametrize("at", range(16))
+@writes(16)
 def test_a_run_between_two_writes_of_a_verb(tmp_path: Path, name: str, at: int) -> None:
     rig, sent = begun(tmp_path / "staging")
     found = rig.claim("r1")
