@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from shardbatch.core import lease as leases
 from shardbatch.core.policies import ClaimOptions
+from shardbatch.core.position import TRIM_HORIZON
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -47,3 +49,20 @@ def test_the_stream_is_listed_once_for_all_children_that_the_listing_shows(rig: 
     assert landed.ended == 6
     assert landed.shards == 18
     assert len(listed) - 6 <= 1  # the scripted shards list once themselves, to name their children
+
+
+def test_a_child_that_another_run_reads_is_left_to_it(rig: Rig) -> None:
+    rig.stream.put("a")
+    (parent,) = rig.stream.shards
+    found = rig.claim("r1")
+    left, right = rig.stream.split(parent)
+    rig.stream.put("b", shard_id=left)
+    consumer = rig.consumer()
+    child = next(shard for shard in rig.stream.list_shards() if shard.shard_id == left)
+    theirs = leases.take(leases.add(consumer.namespace, "", child, TRIM_HORIZON, 7, 1), "another", "000", 1)
+    assert rig.store.create(theirs)
+    rig.land("r1", found)
+    assert consumer.lease(left) == theirs
+    followed = [line for line in rig.said if "follows its parents" in line]
+    assert len(followed) == 1
+    assert right in followed[0]
