@@ -52,7 +52,8 @@ class Policies:
     :param gap: records that expired unread: ``fail`` (default) or ``record``.
     :param shard_errors: a shard that cannot be read: ``isolate`` (default) or ``fail``.
     :param sink: ``starts`` (default) for output below ``batch.output(...)``, ``own`` for a sink atomic by itself.
-    :param max_attempts: attempts after which a batch is parked, default never (1 or more).
+    :param max_attempts: attempts after which a batch is parked, default never (1 or more); counted anew once a person
+        has resumed it.
     :raises ConfigurationError: for a word that is not known, or less than one attempt.
     """
 
