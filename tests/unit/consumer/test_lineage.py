@@ -9,7 +9,7 @@ import pytest
 
 from shardbatch.core import lease as leases
 from shardbatch.core.policies import ClaimOptions
-from shardbatch.core.position import TRIM_HORIZON
+from shardbatch.core.position import LATEST, TRIM_HORIZON
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -66,3 +66,16 @@ def test_a_child_that_another_run_reads_is_left_to_it(rig: Rig) -> None:
     followed = [line for line in rig.said if "follows its parents" in line]
     assert len(followed) == 1
     assert right in followed[0]
+
+
+def test_a_first_claim_begins_children_that_are_there_already_where_it_was_asked_to(rig: Rig) -> None:
+    rig.stream.put("a")
+    (parent,) = rig.stream.shards
+    left, _ = rig.stream.split(parent)
+    rig.stream.put("b", shard_id=left)
+    rig.stream.now_ms += 60_000
+    rig.run("r1", start=LATEST)
+    assert rig.committed() == []
+    sent = rig.stream.put("c", shard_id=left)
+    rig.run("r2", start=LATEST)
+    assert rig.committed() == sent
