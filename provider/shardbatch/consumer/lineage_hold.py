@@ -13,6 +13,7 @@ from shardbatch.core import lease as leases
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
+from shardbatch.errors import OwnerUnknown
 
 #: Which of all leases belong to what is reset.
 Lineage = Callable[[Iterable[Lease]], Sequence[Lease]]
@@ -54,7 +55,17 @@ class Hold:
 
     def take(self, lineage: Lineage) -> Done | None:
         """Take all of the lineage, also leases that come meanwhile. If one cannot be taken, all are given back, and
-        that one is the answer."""
+        that one is the answer.
+
+        :raises OwnerUnknown: if Airflow could not say whether an owner is over; all are given back.
+        """
+        try:
+            return self._take_all(lineage)
+        except OwnerUnknown:
+            self.give_back()
+            raise
+
+    def _take_all(self, lineage: Lineage) -> Done | None:
         while missing := [row for row in lineage(self._deed.leases()) if row.shard_id not in self.rows]:
             for lease in missing:
                 why = self._take(lease)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ class Deeds:
         call: Callable[..., Sequence[Done]] = getattr(import_module(f"shardbatch.consumer.{module}"), name)
         leases, staging = self.store_of().rendered(render), self.staging or default_staging()
         if "liveness" in needs:
-            chosen["liveness"] = liveness(deployment_id(leases))
+            chosen["liveness"] = cache(liveness(deployment_id(leases)))  # many leases have the same owner
         if "landing" in needs:
             chosen["landing"] = None if staging is None else staging.rendered(render).open()
         if verb == "reset" and chosen["to"] is not None:

@@ -20,7 +20,7 @@ from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.ports import Verdict
 from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
 from shardbatch.core.rows import SHARD_LEASE
-from shardbatch.errors import ConfigurationError, LeaseLost
+from shardbatch.errors import ConfigurationError, LeaseLost, OwnerUnknown
 from shardbatch.landing.layout import MARKERS, marker_name
 from tests.support.mortal import Killed, MortalStore
 from tests.support.rig import Rig
@@ -278,6 +278,24 @@ def test_a_lease_that_is_taken_meanwhile_stops_the_reset_and_all_is_given_back(r
     assert (item.name, item.result) == (high, "left")
     assert row(rig, low).lease_owner is None
     assert row(rig, low).checkpoint != TRIM_HORIZON
+
+
+def test_an_owner_of_whom_airflow_says_nothing_stops_it_and_all_is_given_back(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=2)
+    rig.stream.put(*"abcdef")
+    rig.land("r1", rig.claim("r1"))
+    asked: list[str] = []
+
+    def liveness(owner: str) -> Verdict:
+        asked.append(owner)
+        if len(asked) > 3:  # twice by the preview, once for the first lease
+            raise OwnerUnknown
+        return Verdict.OVER
+
+    with pytest.raises(OwnerUnknown):
+        told(reset, rig, every=True, to=TRIM_HORIZON, liveness=liveness)
+    assert [found.lease_owner for found in rig.consumer().leases()] == [None, str(rig.owner("r1"))]
+    assert all(found.pending is not None for found in rig.consumer().leases())
 
 
 def test_what_a_committed_batch_left_is_not_landed_again_when_a_reset_gives_all_back(rig: Rig) -> None:
