@@ -105,8 +105,10 @@ def open_next(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended = not
     :raises AttemptAlive: if the one before shows life.
     :raises LeaseLost: if the batch went to another owner meanwhile.
     """
-    current = batch if ended(batch) else wait_for_end(consumer, batch)
+    current = batch
     while True:
+        if not ended(current):
+            current = wait_for_end(consumer, current)
         if current.owner != str(owner) or current.state not in (BatchState.FROZEN, BatchState.COMMITTED):
             raise lost(current)
         opened = batches.open_attempt(current, consumer.now_ms())
