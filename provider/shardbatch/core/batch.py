@@ -17,7 +17,6 @@ MOST_APPLICATIONS = 32
 #: Between two of them.
 _AND = "; "
 
-
 #: ``set_aside`` of a batch that was decided without output: its slices are kept for a replay, or not any more.
 KEPT, DROPPED = "kept", "dropped"
 #: Characters of all that was noted on a batch.
