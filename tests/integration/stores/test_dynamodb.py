@@ -97,6 +97,13 @@ def test_every_request_stays_inside_the_fence_of_its_namespace(store: DynamoDBSt
     assert "orders-etl/orders#w1" in leading
 
 
+def test_every_row_is_read_as_it_stands_now(store: DynamoDBStore, calls: list[Call]) -> None:
+    use_all(store)
+    reads = [body for name, body in calls if name == "GetItem" or (name == "Query" and "IndexName" not in body)]
+    assert any("Key" in body for body in reads)
+    assert all(body["ConsistentRead"] is True for body in reads)
+
+
 def test_lists_go_page_by_page(store: DynamoDBStore, calls: list[Call]) -> None:
     for n in range(10):
         assert store.create(lease.add(SPACE, "", Shard(f"s-{n}"), TRIM_HORIZON, 1, 7))
