@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 
 from shardbatch.consumer.attempt import lost
-from shardbatch.consumer.consumer import Consumer, first_count
+from shardbatch.consumer.consumer import Consumer, Verdicts, first_count
 from shardbatch.consumer.hold import Held, Renewal
 from shardbatch.consumer.settle import read_batches
 from shardbatch.consumer.shard_read import ShardRead, Stopped, read_shard
@@ -21,10 +21,11 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.planner import ready_child
 from shardbatch.core.policies import ShardErrors
+from shardbatch.core.ports import Verdict
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import Slice
-from shardbatch.errors import LeaseLost, ShardbatchError
+from shardbatch.errors import LeaseLost, OwnerUnknown, ShardbatchError
 
 #: How much of an error's text goes into an answer; the log has it whole.
 SHORT = 300
@@ -68,6 +69,7 @@ class _Task:
         self.seen: set[str] = set()
         self.listing: dict[str, Shard] = {}
         self.retention_ms = cache(consumer.source.retention_ms)
+        self.verdicts = Verdicts(consumer, owner)
 
     def run(self, mine: list[Lease]) -> Landed:
         """Read every lease and the children that become ready."""
@@ -166,6 +168,14 @@ class _Task:
         rows = [row for row in self.consumer.leases() if parent in row.parent_shard_ids]
         return [Shard(row.shard_id, row.parent_shard_ids, closed=True) for row in rows]
 
+    def _over(self, owner: str) -> bool:
+        """Whether a lease may be taken from this owner (E): what it landed before it died is read on from here."""
+        try:
+            return self.verdicts(owner) is Verdict.OVER
+        except OwnerUnknown as error:
+            self.consumer.warn("Its shard stays with {}: {}".format(owner, error))
+            return False
+
     def _take_child(self, child: Shard) -> Lease | None:
         parents = {parent: self.consumer.lease(parent) for parent in child.parent_shard_ids}
         if any(row is None and parent in self.listing for parent, row in parents.items()):
@@ -181,7 +191,7 @@ class _Task:
             return None
         if row.lease_owner == self.owner:
             return row if row.read_group == self.group else None
-        if row.lease_owner is not None:
+        if row.lease_owner is not None and not self._over(row.lease_owner):
             return None
         taken = leases.take(row, self.owner, self.group, self.consumer.now_ms())
         if not self.consumer.store.replace(row, taken):

@@ -9,7 +9,9 @@ import pytest
 
 from shardbatch.core import lease as leases
 from shardbatch.core.policies import ClaimOptions
+from shardbatch.core.ports import Verdict
 from shardbatch.core.position import LATEST, TRIM_HORIZON
+from shardbatch.errors import OwnerUnknown
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -79,3 +81,40 @@ def test_a_first_claim_begins_children_that_are_there_already_where_it_was_asked
     sent = rig.stream.put("c", shard_id=left)
     rig.run("r2", start=LATEST)
     assert rig.committed() == sent
+
+
+def read_by_a_run_that_dies(rig: Rig) -> list[str]:
+    rig.stream = ScriptedStream(shards=1)
+    [parent] = rig.stream.shards
+    sent = rig.stream.put("a", "b")
+    rig.stream.split(parent)
+    sent += rig.stream.put("c", "d")
+    rig.land("r1", rig.claim("r1"))
+    assert all(row.lease_owner == str(rig.owner("r1")) for row in rig.consumer().leases())
+    return sent
+
+
+def test_children_that_a_dead_run_landed_are_frozen_with_their_parent_by_the_next_run(rig: Rig) -> None:
+    sent = read_by_a_run_that_dies(rig)
+    rig.over("r1")
+    rig.run("r2")
+    assert sorted(rig.committed(), key=int) == sent
+    assert {row.lease_owner for row in rig.consumer().leases()} == {None}
+
+
+def test_children_stay_with_an_owner_of_whom_nobody_can_say_whether_it_is_over(rig: Rig) -> None:
+    sent = read_by_a_run_that_dies(rig)
+    rig.over("r1")
+    found = rig.claim("r2")
+
+    def silent(owner: str) -> Verdict:
+        raise OwnerUnknown("Airflow gives no answer")
+
+    rig.land("r2", found, liveness=silent)
+    frozen = rig.freeze("r2")
+    rig.work(frozen)
+    rig.commit("r2", frozen)
+    assert sorted(rig.committed(), key=int) == sent[:2]
+    rig.over("r2")
+    rig.run("r3")
+    assert sorted(rig.committed(), key=int) == sent
