@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.breaker.world import World
 
 #: Rows that one step writes.
-ROWS = 3
+ROWS = 1
 OUT = "out"
 WORK = "work"
 #: Begins the name under which a task is recorded that has not submitted yet.
@@ -102,7 +102,7 @@ def _close(consumer: Consumer, batch_id: str, attempt: int) -> None:
 
 def left_over(world: World, process: Process, batch: Batch) -> bool:
     """What freeze does about the latest attempt: end what is recorded of it; whether all of it is known to be over."""
-    if process.pause("cancel").word == "unreachable":
+    if not world.reachable or process.pause("cancel").word == "unreachable":
         return False
     attempt, recorded = batch.applications
     over = [_ended(world, item.name) for item in recorded]

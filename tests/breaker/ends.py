@@ -66,6 +66,8 @@ def _run(world: World, laws: Laws, process: Process) -> None:
 def _free(world: World, laws: Laws) -> None:
     """What a person does: batches that wait are resumed or released, and a reset that died is called again."""
     for row in [row for row in world.rows.values() if isinstance(row, Batch) and not row.scope]:
+        if row.state is BatchState.PARKED:
+            _act(world, laws, "unpark", row.batch_id)
         if row.state in (BatchState.FROZEN, BatchState.PARKED):
             _act(world, laws, "release", row.batch_id)
     while held := [r for r in world.rows.values() if isinstance(r, Lease) and ResetHolder.parse(r.lease_owner)]:

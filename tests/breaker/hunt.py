@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-#: Schedules over memory of one piece, a minute or two; the other stores have their share.
-EXAMPLES = "200"
+#: Schedules over memory of one piece, one or two minutes; the other stores have their share.
+EXAMPLES = "400"
 REPORTS = Path(".hypothesis") / "breaker"
 
 

@@ -32,7 +32,7 @@ STEPS = {
     FROZEN: (FROZEN, COMMITTED, PARKED, VOID),
     PARKED: (PARKED, FROZEN, COMMITTED, VOID),
     COMMITTED: (COMMITTED,),
-    VOID: (),
+    VOID: (VOID,),  # an attempt may yet be closed
 }
 
 

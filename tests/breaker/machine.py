@@ -24,7 +24,12 @@ from tests.breaker.process import GO, Fate, Process
 from tests.breaker.stores import namespace
 from tests.breaker.world import TASKS, Run, World
 
+#: A schedule keeps to a theme, so that what belongs together comes close together; ``all`` has everything.
+THEMES = ("tries", "stream", "people", "beside", "all")
+PEOPLE, BESIDE = ("people", "all"), ("beside", "all")
+STREAM, TIME = ("stream", "people", "beside", "all"), ("stream", "beside", "all")
 MOST_RUNS = 6
+MOST_CALLS = 15
 MOST_RECORDS = 40
 MOST_SHARDS = 7
 MOST_CLEARS = 2
@@ -40,38 +45,42 @@ class Breaker(RuleBasedStateMachine):
     world: World
     laws: Laws
     spent: Counter[str]
+    theme = ""
 
-    @initialize(keys=KEYS, shards=st.integers(1, 2), latest=st.sampled_from([False, False, False, True]))
-    def begin(self, keys: list[str], shards: int, latest: bool) -> None:
+    @initialize(
+        theme=st.sampled_from(THEMES),
+        keys=KEYS,
+        shards=st.integers(1, 2),
+        reshards=st.lists(st.booleans(), max_size=2),
+        latest=st.sampled_from([False, False, False, True]),
+        reach=st.booleans(),
+    )
+    def begin(self, theme: str, keys: list[str], shards: int, reshards: list[bool], latest: bool, reach: bool) -> None:
+        """A stream that may have been resharded already, and a run that is about to begin."""
+        self.theme = theme
         self._renewal = patch("shardbatch.consumer.land.Renewal", HandRenewal)
         self._renewal.start()
         self.world = World(self.store, namespace(), LATEST if latest else TRIM_HORIZON, shards)
+        self.world.reachable = reach
         self.laws = Laws(self.world)
         self.spent = Counter()
         self.world.stream.put(*keys)
+        for merge in reshards:
+            self.world.stream.reshard(1, merge=merge)
+            self.world.stream.put(*keys)
         self.world.new_run()
 
     # who goes on
 
-    @rule(data=st.data(), steps=st.integers(1, 14))
-    def step(self, data: Any, steps: int) -> None:
-        """Somebody goes on for some calls, the last of which may meet a fault."""
-        chosen = self._somebody(data)
-        for number in range(steps if chosen else 0):
-            assert chosen is not None
-            if chosen.finished:
-                break
-            self._step(chosen, self._fate(data, chosen) if number == steps - 1 else GO)
-
-    @rule(data=st.data(), steps=st.integers(1, 14))
-    def step_on(self, data: Any, steps: int) -> None:
-        """The same again: most of a schedule is this."""
-        self.step(data, steps)
-
-    @rule(data=st.data(), steps=st.integers(1, 14))
-    def step_further(self, data: Any, steps: int) -> None:
-        """The same again."""
-        self.step(data, steps)
+    @rule(data=st.data())
+    def go_on(self, data: Any) -> None:
+        """Somebody goes on for some calls, the last of which may meet a fault, then somebody else; so rules end."""
+        for _ in range(data.draw(st.integers(1, 4))):
+            chosen = self._somebody(data)
+            for number in reversed(range(data.draw(st.integers(1, MOST_CALLS)))):
+                if chosen is None or chosen.finished:
+                    break
+                self._step(chosen, GO if number else self._fate(data, chosen))
 
     @rule(data=st.data())
     def finish(self, data: Any) -> None:
@@ -124,6 +133,7 @@ class Breaker(RuleBasedStateMachine):
         process.kill()
         if application_too:
             self.world.end_application(process.name)
+        self.go_on(data)
 
     @rule(data=st.data())
     @precondition(lambda self: any(self.world.live(run) for run in self.world.runs))
@@ -131,19 +141,22 @@ class Breaker(RuleBasedStateMachine):
         """A try only looks dead: Airflow starts another, and it lives on."""
         live = [process for run in self.world.runs for process in self.world.live(run)]
         data.draw(st.sampled_from(live)).abandoned = True
+        self.go_on(data)
 
     @rule(data=st.data(), state=st.sampled_from(["failed", "failed", "failed", "deleted"]))
     @precondition(lambda self: any(r.state == "running" for r in self.world.runs))
     def stop(self, data: Any, state: str) -> None:
         """A run is marked failed, or deleted; its processes may live on."""
         running = [run for run in self.world.runs if run.state == "running"]
-        self.world.stop(data.draw(st.sampled_from(running)), state)
+        self.world.stop(data.draw(st.sampled_from(running)), state if self.theme in BESIDE else "failed")
+        self.go_on(data)
 
     @rule(data=st.data(), task=st.sampled_from(TASKS))
     @precondition(lambda self: self._clearable())
     def clear(self, data: Any, task: str) -> None:
         """Somebody clears a run, whatever its state."""
         self.world.clear(data.draw(st.sampled_from(self._clearable())), task)
+        self.go_on(data)
 
     def _clearable(self) -> list[Run]:
         return [run for run in self.world.runs if run.state != "deleted" and run.clears < MOST_CLEARS]
@@ -154,6 +167,7 @@ class Breaker(RuleBasedStateMachine):
         """A write that its caller gave up reaches the store after all."""
         self.world.deliver(data.draw(st.integers(0, len(self.world.late) - 1)))
         self.laws.look()
+        self.go_on(data)
 
     @rule(data=st.data())
     @precondition(lambda self: any(a.state == "running" for a in self.world.applications))
@@ -162,6 +176,7 @@ class Breaker(RuleBasedStateMachine):
         running = [a for a in self.world.applications if a.state == "running"]
         data.draw(st.sampled_from(running)).step(self.world.landing)
         self.laws.look()
+        self.go_on(data)
 
     @rule(data=st.data())
     @precondition(lambda self: any(p.renewal and not p.finished for p in self.world.processes))
@@ -170,61 +185,75 @@ class Breaker(RuleBasedStateMachine):
         reading = [p for p in self.world.processes if p.renewal and not p.finished]
         data.draw(st.sampled_from(reading)).renewal.renew()
         self.laws.look()
+        self.go_on(data)
 
     # what Airflow, people and the stream do
 
     @rule(
+        data=st.data(),
         deployment=st.sampled_from(["here", "here", "here", "there"]),
         gap=st.sampled_from(GapPolicy),
         most=st.sampled_from([None, None, None, 2]),
         max_shards=st.sampled_from([None, None, 1]),
     )
     @precondition(lambda self: len(self.world.runs) < MOST_RUNS)
-    def schedule(self, deployment: str, gap: GapPolicy, most: int | None, max_shards: int | None) -> None:
+    def schedule(self, data: Any, deployment: str, gap: GapPolicy, most: int | None, max_shards: int | None) -> None:
         """The next run begins, whether or not the last has ended."""
         policies = Policies(gap=gap, max_attempts=most)
+        deployment = deployment if self.theme in BESIDE else "here"
         self.world.new_run(deployment=deployment, policies=policies, max_shards=max_shards)
+        self.go_on(data)
 
-    @rule(hours=st.integers(1, 26), gap=st.sampled_from(GapPolicy))
-    @precondition(lambda self: len(self.world.runs) < MOST_RUNS and not any(r.interval for r in self.world.runs))
-    def backfill(self, hours: int, gap: GapPolicy) -> None:
+    @rule(data=st.data(), hours=st.integers(1, 26), gap=st.sampled_from(GapPolicy))
+    @precondition(
+        lambda self: (
+            self.theme in BESIDE and len(self.world.runs) < MOST_RUNS and not any(r.interval for r in self.world.runs)
+        )
+    )
+    def backfill(self, data: Any, hours: int, gap: GapPolicy) -> None:
         """An interval run begins, beside the live ones; its interval was over a while ago."""
         end = self.world.time.ms - HOUR_MS // 3
         self.world.new_run(interval=Interval(end - hours * HOUR_MS, end), policies=Policies(gap=gap))
+        self.go_on(data)
 
     @rule(data=st.data(), verb=st.sampled_from(VERBS), force=st.booleans(), kind=st.integers(0, 2))
-    @precondition(lambda self: self.spent["verbs"] < MOST_VERBS and self.world.rows)
+    @precondition(lambda self: self.theme in PEOPLE and self.spent["verbs"] < MOST_VERBS and self.world.rows)
     def act(self, data: Any, verb: str, force: bool, kind: int) -> None:
         """A person begins one of the verbs."""
         names = choices(self.world, verb)
         if names:
             self.spent["verbs"] += 1
             start(self.world, verb, data.draw(st.sampled_from(names)), force=force, kind=kind)
+        self.go_on(data)
 
     @rule(data=st.data())
-    @precondition(lambda self: self.laws.books.decided and len(self.world.runs) < MOST_RUNS)
+    @precondition(lambda self: self.theme in PEOPLE and self.laws.books.decided and len(self.world.runs) < MOST_RUNS)
     def replay(self, data: Any) -> None:
         """A run begins that was told to replay a batch, whoever committed it."""
         live = sorted(batch_id for batch_id, batch in self.laws.books.decided.items() if not batch.scope)
         if live:
             self.world.new_run(replay=data.draw(st.sampled_from(live)))
+        self.go_on(data)
 
-    @rule(keys=KEYS)
-    @precondition(lambda self: len(self.world.stream.sent) < MOST_RECORDS)
-    def put(self, keys: list[str]) -> None:
+    @rule(data=st.data(), keys=KEYS)
+    @precondition(lambda self: self.theme in STREAM and len(self.world.stream.sent) < MOST_RECORDS)
+    def put(self, data: Any, keys: list[str]) -> None:
         self.world.stream.put(*keys)
+        self.go_on(data)
 
-    @rule(at=st.integers(0, 5), merge=st.booleans())
-    @precondition(lambda self: len(self.world.stream.shards) < MOST_SHARDS)
-    def reshard(self, at: int, merge: bool) -> None:
+    @rule(data=st.data(), at=st.integers(0, 5), merge=st.booleans())
+    @precondition(lambda self: self.theme in STREAM and len(self.world.stream.shards) < MOST_SHARDS)
+    def reshard(self, data: Any, at: int, merge: bool) -> None:
         self.world.stream.reshard(at, merge=merge)
+        self.go_on(data)
 
-    @rule(hours=st.sampled_from([0.05, 0.5, 2, 13, 25]))
-    @precondition(lambda self: self.spent["wait"] < 5)
-    def time_passes(self, hours: float) -> None:
+    @rule(data=st.data(), hours=st.sampled_from([0.05, 0.5, 2, 13, 25]))
+    @precondition(lambda self: self.theme in TIME and self.spent["wait"] < 5)
+    def time_passes(self, data: Any, hours: float) -> None:
         """Leases and attempts look old, and after a day records expire."""
         self.spent["wait"] += 1
         self.world.time.ms += int(timedelta(hours=hours).total_seconds() * 1000)
+        self.go_on(data)
 
     def _tell(self) -> None:
         """The whole story, of a schedule that failed."""

@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from greenlet import getcurrent, greenlet
 
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import Clock
 from tests.support.rig import FakeTime
 
-#: Seconds after which a step that does not come back is a fault of the test.
-PATIENCE = 60.0
 #: A process that waits in short naps lets others come between at every so many of them.
 NAPS = 5
 
@@ -41,7 +40,7 @@ GO = Fate()
 
 
 class Process:
-    """One attempt of one task in a thread of its own, that runs only while the test steps it.
+    """One attempt of one task in a greenlet, that runs only while the test steps it.
 
     ``at`` is the kind of call that it is about to make, ``owner`` whose it is, ``scope`` the rows that it may write.
     ``abandoned`` says that nobody waits for its answer any more: it is a zombie if it lives on. ``group`` is a read's,
@@ -58,14 +57,10 @@ class Process:
         self.renewal: Any = None
         self.ended: Any = None
         self.at = "begin"
-        self._fate = GO
-        self._naps = 0
-        self._turn = threading.Semaphore(0)
-        self._parked = threading.Semaphore(0)
         self._dying = False
-        self._thread = threading.Thread(target=self._main, args=(body,), name=name, daemon=True)
-        self._thread.start()
-        self._wait()
+        self._naps = 0
+        self._greenlet = greenlet(self._main)
+        self._greenlet.switch(body)
 
     def __repr__(self) -> str:
         return self.name
@@ -74,43 +69,31 @@ class Process:
         try:
             self.pause("begin")
             self.result = body(self)
-        except BaseException as error:  # noqa: BLE001 - the thread ends as a process would, whatever it is
+        except BaseException as error:  # noqa: BLE001 - it ends as a process would, whatever it is
             self.error = error
         self.finished = True
-        self._parked.release()
-
-    def _wait(self) -> None:
-        if not self._parked.acquire(timeout=PATIENCE):
-            raise AssertionError(f"{self.name} does not come back from its step")
 
     def pause(self, at: str) -> Fate:
         """Called by the process before a call: let the others go on, until it is stepped again; the call's fate."""
-        if threading.current_thread() is not self._thread:
+        if getcurrent() is not self._greenlet:
             return GO  # a heartbeat, which the test moves as one
-        if not self._dying:
-            self.at = at
-            self._parked.release()
-            self._turn.acquire()
         if self._dying:
-            raise Killed
-        return self._fate
+            raise Killed  # it tidies up, and nobody sees that any more
+        self.at = at
+        fate: Fate = self._greenlet.parent.switch()
+        return fate
 
     def step(self, fate: Fate = GO) -> None:
         """Let it make its call and go on to the next, or to its end."""
         assert not self.finished
-        self._fate = fate
-        self._turn.release()
-        self._wait()
+        self._greenlet.switch(fate)
 
     def kill(self) -> None:
         """SIGKILL: not one more write."""
         self.abandoned = True
         if not self.finished:
             self._dying = True
-            self._turn.release()
-            self._thread.join(PATIENCE)
-            self.finished = True
-            self.error = self.error or Killed()
+            self._greenlet.throw(Killed)
 
     def clock(self, time: FakeTime, skew_ms: int) -> Clock:
         """The clock of its machine: its own idea of the hour, and naps in which others go on."""

@@ -15,8 +15,8 @@ from shardbatch.core.ports import LeaseStore
 from tests.breaker.machine import Breaker
 from tests.breaker.stores import dynamodb, memory, sqlite
 
-EXAMPLES = int(os.environ.get("BREAKER_EXAMPLES", "60"))
-STEPS = int(os.environ.get("BREAKER_STEPS", "80"))
+EXAMPLES = int(os.environ.get("BREAKER_EXAMPLES", "200"))
+STEPS = int(os.environ.get("BREAKER_STEPS", "40"))
 #: Making a failing schedule small takes minutes; mutants and long hunts do without. Explaining one traces every line.
 SHRUNK = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
 PHASES = SHRUNK if os.environ.get("BREAKER_SHRINK", "1") == "1" else (Phase.explicit, Phase.generate)
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(int(os.environ.get("BREAKER_TIMEOUT", "900")))
 
 
 @pytest.mark.parametrize(
-    ("opened", "share"), [(memory, 1), (sqlite, 4), (dynamodb, 20)], ids=["memory", "sqlite", "dynamodb"]
+    ("opened", "share"), [(memory, 1), (sqlite, 8), (dynamodb, 40)], ids=["memory", "sqlite", "dynamodb"]
 )
 def test_nothing_is_lost_doubled_or_stuck(opened: Callable[[], AbstractContextManager[LeaseStore]], share: int) -> None:
     """``share``: one schedule for so many over memory, since these stores take that much longer."""

@@ -95,7 +95,7 @@ class World:
     """The stream, the store, the runs, the processes and the applications.
 
     ``rows`` are the store's rows as the writes have made them, ``journal`` the writes in their order; ``late`` are
-    writes that their callers gave up and that may still arrive.
+    writes that their callers gave up and that may still arrive. ``reachable``: a freeze can end older applications.
     """
 
     def __init__(
@@ -110,6 +110,7 @@ class World:
         self.applications: list[Application] = []
         self.rows: dict[Key, Row] = {}
         self.journal: list[Written] = []
+        self.reachable = True
         self.late: list[tuple[Process, str, Row | None, Row | None]] = []
         self.said: list[Any] = []
         self.tries: dict[tuple[str, int], set[str]] = {}
