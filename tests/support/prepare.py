@@ -44,7 +44,7 @@ def ministack() -> Path:
 def install_once(folder: Path, inputs: list[Path], install: Callable[[], None]) -> None:
     """Runs `install` unless it ended well with these inputs before; what was left half done is removed first."""
     stamp = folder / ".made-from"
-    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in inputs) + str(folder).encode()).hexdigest()
+    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in inputs) + str(folder.resolve()).encode()).hexdigest()
     with locked(folder.with_suffix(".lock")):
         if stamp.exists() and stamp.read_text("utf-8") == wanted:
             return
