@@ -260,9 +260,9 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             return False
 
     def _close_attempt(self) -> None:
-        open_attempt, self._open = self._open, None
-        if open_attempt is not None:
-            open_attempt.close()
+        # Again at the end if on_kill has done it: a heartbeat in between takes the attempt for alive.
+        if self._open is not None:
+            self._open.close()
 
 
 def _stands_inside(task: SparkSubmitBatchOperator, group_id: str | None) -> bool:
