@@ -166,8 +166,10 @@ class World:
     def verdict(self, deployment: str, owner: str) -> Verdict:
         """What the Airflow of a deployment knows of an owner."""
         known = [run for run in self.runs if str(run.owner) == owner and run.deployment == deployment]
-        if not known or known[0].state == "deleted":
+        if not known:
             return Verdict.FOREIGN
+        if known[0].state == "deleted":
+            return Verdict.GONE
         return Verdict.ACTIVE if known[0].state == "running" else Verdict.OVER
 
     def live(self, run: Run) -> list[Process]:

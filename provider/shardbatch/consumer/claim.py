@@ -14,7 +14,7 @@ from shardbatch.consumer.consumer import Consumer, Verdicts
 from shardbatch.consumer.enrol import add_rows, enrol, uncovered
 from shardbatch.consumer.replay import look
 from shardbatch.consumer.settle import Stamped, read_batches, settle
-from shardbatch.consumer.watch import stood_still, waiting_ms
+from shardbatch.consumer.watch import abandoned, stood_still, waiting_ms
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
@@ -70,7 +70,7 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     verdicts = Verdicts(consumer, me)
     rows = consumer.leases()
     stamped = read_batches(consumer, rows)
-    held = unfinished(consumer, me, verdicts, stamped)
+    held = unfinished(consumer, me, verdicts, stamped) or _adopt_gone(consumer, me, verdicts, stamped, application)
     if held is not None:
         return held
     rows = [settled for lease in rows if (settled := _settle(consumer, me, verdicts, lease, stamped)) is not None]
@@ -91,7 +91,8 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
         named = tuple(ReadGroup(name, label(name, members)) for name, members in sorted(groups.items()))
         consumer.say("Claimed {} shards in {} read tasks.".format(shards, len(named)))
         return Claim(Outcome.LEASES, named, shards=shards)
-    return _nothing(consumer, found, stamped)
+    gone = _adopt_gone(consumer, me, verdicts, stamped, application, nothing_else=True)
+    return gone or _nothing(consumer, found, stamped)
 
 
 def unfinished(consumer: Consumer, me: str, verdicts: Verdicts, stamped: Stamped) -> Claim | None:
@@ -112,10 +113,36 @@ def unfinished(consumer: Consumer, me: str, verdicts: Verdicts, stamped: Stamped
     for batch in sorted(frozen, key=lambda item: item.batch_id):
         if batch.owner == me or verdicts(batch.owner) is not Verdict.OVER or _parked(consumer, batch):
             continue
-        if consumer.store.replace(batch, batches.adopt(batch, me)):
-            previous = batch.owner or "nobody"
-            consumer.say("Adopted batch {} of {}, which is over.".format(batch.batch_id, previous))
-            return Claim(Outcome.ADOPTED, batch_id=batch.batch_id)
+        if adopted := _adopt(consumer, me, batch):
+            return adopted
+    return None
+
+
+def _adopt(consumer: Consumer, me: str, batch: Batch) -> Claim | None:
+    if not consumer.store.replace(batch, batches.adopt(batch, me)):
+        return None
+    consumer.say("Adopted batch {} of {}, which is over.".format(batch.batch_id, batch.owner or "nobody"))
+    return Claim(Outcome.ADOPTED, batch_id=batch.batch_id)
+
+
+def _adopt_gone(
+    consumer: Consumer,
+    me: str,
+    verdicts: Verdicts,
+    stamped: Stamped,
+    application: Application,
+    *,
+    nothing_else: bool = False,
+) -> Claim | None:
+    """A frozen batch of a run that this Airflow has no more, once its row has stood still (PROTOCOL E, B3).
+
+    One of another deployment waits for a person.
+    """
+    frozen = [batch for batch in stamped.values() if batch is not None and batch.state is BatchState.FROZEN]
+    gone = [batch for batch in frozen if verdicts(batch.owner) is Verdict.GONE]
+    for batch in abandoned(consumer, gone, application, all_of_them=nothing_else):
+        if not _parked(consumer, batch) and (adopted := _adopt(consumer, me, batch)):
+            return adopted
     return None
 
 
@@ -159,7 +186,7 @@ def _plan(
     foreign = [
         lease
         for lease in found.held
-        if not _decidable(lease, stamped) and verdicts(lease.lease_owner or "") is Verdict.FOREIGN
+        if not _decidable(lease, stamped) and verdicts(lease.lease_owner or "") in (Verdict.FOREIGN, Verdict.GONE)
     ]
     dead.update(stood_still(consumer, foreign, application, all_of_them=not found.takeable))
     if not dead:

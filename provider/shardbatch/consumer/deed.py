@@ -133,7 +133,7 @@ class Deed(Rows):
         if not owner:
             return True
         verdict = self.liveness(owner) if self.liveness is not None else Verdict.FOREIGN
-        return None if verdict is Verdict.FOREIGN else verdict is Verdict.OVER
+        return {Verdict.OVER: True, Verdict.ACTIVE: False}.get(verdict)
 
     def change(
         self,

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.core.application import Application
+from shardbatch.core.batch import Batch
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 
@@ -26,40 +28,65 @@ def stood_still(
     Watching costs the run that time. So unless there is nothing else to do, only leases are watched whose row looks
     old; how old it looks by two machines' clocks decides nothing but that.
     """
+    suspects = {
+        lease.shard_id: Suspect(lease, lease.updated_at_ms, _silence(consumer, application, lease.lease_owner))
+        for lease in foreign
+    }
+    return _watch(consumer, suspects, "leases of other deployments", all_of_them=all_of_them)
+
+
+def abandoned(
+    consumer: Consumer, frozen: Sequence[Batch], application: Application, *, all_of_them: bool
+) -> list[Batch]:
+    """The batches whose row stood still so long, oldest first; watched as leases are."""
+    suspects = {
+        batch.batch_id: Suspect(
+            batch, batch.attempt_seen_ms or batch.created_at_ms, _silence(consumer, application, batch.owner)
+        )
+        for batch in frozen
+    }
+    still = _watch(consumer, suspects, "batches of runs that are gone", all_of_them=all_of_them)
+    return sorted((batch for batch in frozen if batch.batch_id in still), key=lambda batch: batch.batch_id)
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A row as it was seen, when it was written last, and for how many seconds a live owner leaves it alone at most."""
+
+    row: Lease | Batch
+    written_ms: int
+    silence: float
+
+
+def _watch(consumer: Consumer, suspects: dict[str, Suspect], what: str, *, all_of_them: bool) -> set[str]:
+    """The names of those whose counter stood still."""
     now, step = consumer.now_ms(), consumer.options.lease_duration.total_seconds() / 20
-    suspects: dict[str, tuple[Lease, float]] = {}
-    for lease in foreign:
-        silence = _silence(consumer, application, lease)
-        if all_of_them or now - lease.updated_at_ms > silence * 1000:
-            suspects[lease.shard_id] = lease, silence
+    if not all_of_them:
+        suspects = {name: one for name, one in suspects.items() if now - one.written_ms > one.silence * 1000}
     if not suspects:
         return set()
-    longest = max(silence for _, silence in suspects.values())
-    consumer.say(
-        "Watching {} leases of other deployments for {:.0f} s to see whether they are alive.".format(
-            len(suspects), longest
-        )
-    )
+    longest = max(one.silence for one in suspects.values())
+    consumer.say("Watching {} {} for {:.0f} s to see whether they are alive.".format(len(suspects), what, longest))
+    waiting = dict(suspects)
     began, still = consumer.clock.monotonic(), set()
-    while suspects:
-        nearest = began + min(silence for _, silence in suspects.values())
+    while waiting:
+        nearest = began + min(one.silence for one in waiting.values())
         consumer.clock.sleep(min(max(step, 0.05), 5.0, max(nearest - consumer.clock.monotonic(), 0.01)))
         looked = consumer.clock.monotonic()
-        for shard_id, (seen, silence) in list(suspects.items()):
-            row = consumer.lease(shard_id)
-            if row is None or row.lease_count != seen.lease_count:
-                del suspects[shard_id]
-            elif looked - began >= silence:
-                still.add(shard_id)
-                del suspects[shard_id]
+        for name, one in list(waiting.items()):
+            row = consumer.store.get(one.row.key)
+            if row is None or row.counter != one.row.counter:
+                del waiting[name]
+            elif looked - began >= one.silence:
+                still.add(name)
+                del waiting[name]
     return still
 
 
-def _silence(consumer: Consumer, application: Application, lease: Lease) -> float:
-    """Seconds for which a live owner of this lease shows no sign of life at most."""
+def _silence(consumer: Consumer, application: Application, owner: str | None) -> float:
+    """Seconds for which a live owner shows no sign of life at most."""
     own = consumer.options.lease_duration.total_seconds()
-    owner = Owner.parse(lease.lease_owner or "")
-    return max(own, application.silence_ms(owner) / 1000)
+    return max(own, application.silence_ms(Owner.parse(owner or "")) / 1000)
 
 
 def waiting_ms(consumer: Consumer, held: Sequence[Lease]) -> int | None:

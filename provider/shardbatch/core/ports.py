@@ -178,11 +178,16 @@ class Landing(Protocol):
 
 
 class Verdict(str, Enum):
-    """Whether an owner is over: ``ACTIVE``, ``OVER``, or ``FOREIGN`` (this deployment knows nothing of it)."""
+    """Whether an owner is over.
+
+    ``FOREIGN``: it is of another deployment, or no owner at all. ``GONE``: it is of this one, which has no such run
+    (any more). Of both only the rows can tell whether they live.
+    """
 
     ACTIVE = "active"
     OVER = "over"
     FOREIGN = "foreign"
+    GONE = "gone"
 
 
 #: Asks whether the owner of this text is over. Raises if the question itself fails: then nobody is taken over.

@@ -26,7 +26,7 @@ def liveness(deployment: str) -> Liveness:
             return Verdict.FOREIGN
         state = _run_state(owner)
         if state is None:
-            return Verdict.FOREIGN
+            return Verdict.GONE
         if state in RUN_FINISHED:
             return Verdict.OVER
         states = group_states(owner.dag_id, owner.run_id, owner.group_id)

@@ -89,7 +89,7 @@ class Worker:
         path = Path(self.given.airflow)
         state = json.loads(path.read_text()).get(owner.run_id) if path.exists() else None
         if state is None:
-            return Verdict.FOREIGN
+            return Verdict.GONE
         return Verdict.OVER if state in ("success", "failed") else Verdict.ACTIVE
 
     def _renew(self, renew: Any) -> Any:

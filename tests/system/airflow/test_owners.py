@@ -45,7 +45,7 @@ def test_finished_active_deleted_and_foreign_owners(airflow: Deployment) -> None
         "over",  # the group's own tasks are in a final state, whatever the rest of the run does
         "over",
         "over",
-        "foreign",
+        "gone",
         "active",
         "foreign",
         "foreign",

@@ -84,9 +84,9 @@ def test_a_run_of_which_no_task_of_the_group_is_known_is_active(airflow: Answers
     assert airflow.verdict(group="") is Verdict.ACTIVE  # tasks that stand alone are over with their run
 
 
-def test_only_airflows_own_not_found_makes_a_run_foreign(airflow: Answers) -> None:
+def test_only_airflows_own_not_found_says_that_a_run_is_gone(airflow: Answers) -> None:
     airflow.error = {"status_code": 404, "detail": {"detail": {"reason": "not_found", "message": "no such run"}}}
-    assert airflow.verdict() is Verdict.FOREIGN
+    assert airflow.verdict() is Verdict.GONE
 
 
 @pytest.mark.parametrize(

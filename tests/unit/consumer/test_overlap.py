@@ -111,8 +111,8 @@ def test_a_run_that_another_airflow_calls_over_while_it_works_loses_and_doubles_
     assert sorted(rig.committed(), key=int) == sent
 
 
-def test_a_run_that_no_airflow_knows_is_watched_and_its_frozen_batch_waits_for_a_person(rig: Rig) -> None:
-    sent = rig.stream.put(*"abcdef")  # the same id by mistake, and no run of that name: "not found"
+def test_a_run_of_another_deployment_is_watched_and_its_frozen_batch_waits_for_a_person(rig: Rig) -> None:
+    sent = rig.stream.put(*"abcdef")
     rig.land("r1", rig.claim("r1", options=ClaimOptions(max_shards=1)))
     frozen = rig.freeze("r1")
     rig.claim("r2", options=ClaimOptions(max_shards=1))

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shardbatch.consumer import Outcome
+from shardbatch.consumer import Frozen, Outcome
+from shardbatch.consumer.attempt import beat
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.policies import ClaimOptions, Policies
@@ -36,7 +38,7 @@ def stamped_and_deleted(rig: Rig) -> list[str]:
         rig.freeze("r1", store=MortalStore(rig.store, 1, applied=True))
     assert all(row.batch_id for row in rig.consumer().leases())
     assert rig.batches() == []
-    rig.verdicts[str(rig.owner("r1"))] = Verdict.FOREIGN
+    rig.verdicts[str(rig.owner("r1"))] = Verdict.GONE
     return sent
 
 
@@ -58,6 +60,47 @@ def test_a_deleted_run_that_stamped_and_lives_on_freezes_nothing_any_more(rig: R
     rig.work(frozen)
     rig.commit("r2", frozen)
     assert sorted(rig.committed(), key=int) == sent
+
+
+def frozen_and_deleted(rig: Rig, shards: int) -> tuple[list[str], Frozen]:
+    """A run that was deleted from Airflow after it had frozen a batch of one shard of these."""
+    rig.stream = ScriptedStream(shards=shards)
+    sent = rig.stream.put(*"abcdef")
+    rig.land("r1", rig.claim("r1", options=replace(SHORT, max_shards=1)))
+    rig.verdicts[str(rig.owner("r1"))] = Verdict.GONE
+    return sent, rig.freeze("r1")
+
+
+def test_the_batch_of_a_deleted_run_is_adopted_once_it_has_stood_still(rig: Rig) -> None:
+    sent, frozen = frozen_and_deleted(rig, shards=1)
+    began = rig.time.ms
+    found = rig.claim("r3", options=SHORT)
+    assert (found.outcome, found.batch_id) == (Outcome.ADOPTED, frozen.batch_id)
+    assert rig.time.ms - began >= 60_000
+    adopted = rig.freeze("r3", found.batch_id)
+    rig.work(adopted)
+    rig.commit("r3", adopted)
+    assert rig.sink() == sent
+
+
+def test_the_batch_of_a_deleted_run_that_looks_old_comes_before_new_records(rig: Rig) -> None:
+    _, frozen = frozen_and_deleted(rig, shards=2)
+    assert rig.claim("r2", options=SHORT).outcome is Outcome.LEASES
+    rig.time.ms += 100_000
+    found = rig.claim("r3", options=SHORT)
+    assert (found.outcome, found.batch_id) == (Outcome.ADOPTED, frozen.batch_id)
+
+
+def test_a_batch_of_a_run_that_nobody_knows_is_left_alone_while_it_shows_life(rig: Rig) -> None:
+    _, frozen = frozen_and_deleted(rig, shards=1)  # the same id by mistake: the run is another Airflow's, and at work
+    consumer = rig.consumer()
+
+    def working(seconds: float) -> None:
+        rig.time.sleep(seconds)
+        beat(consumer, rig.owner("r1"), str(frozen.batch_id), frozen.attempt, "app-1 work")
+
+    assert rig.claim("r3", options=SHORT, clock=replace(consumer.clock, sleep=working)).outcome is Outcome.HELD
+    assert rig.batches(BatchState.FROZEN)[0].owner == str(rig.owner("r1"))
 
 
 class Sleepy:
