@@ -107,15 +107,20 @@ def open_next(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended = not
     """
     current = batch
     while True:
+        _require_open_to(owner, current)  # also before anything is ended: it may be the rightful owner's by now
         if not ended(current):
             current = wait_for_end(consumer, current)
-        if current.owner != str(owner) or current.state not in (BatchState.FROZEN, BatchState.COMMITTED):
-            raise lost(current)
+            _require_open_to(owner, current)
         opened = batches.open_attempt(current, consumer.now_ms())
         if consumer.store.replace(current, opened):
             consumer.landing.note_attempt(opened.namespace, opened.batch_id, opened.attempt)
             return opened
         current = expect_batch(consumer, current.batch_id)
+
+
+def _require_open_to(owner: Owner, batch: Batch) -> None:
+    if batch.owner != str(owner) or batch.state not in (BatchState.FROZEN, BatchState.COMMITTED):
+        raise lost(batch)
 
 
 def over(batch: Batch) -> bool:

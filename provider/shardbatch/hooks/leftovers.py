@@ -45,11 +45,13 @@ class LeftOvers:
         def left(work: str) -> bool:
             return not (work and self.working(work))
 
-        for work in spark_process.end_left_over(batch.batch_id, batch.attempt, left):
-            self.say(f"Ended a spark-submit of batch {batch.batch_id} that {work or 'a task'} had left behind.")
+        found = spark_process.end_left_over(batch.batch_id, batch.attempt, left)
+        for work, gone in found:
+            did = "Ended" if gone else "Could not end"
+            self.say(f"{did} a spark-submit of batch {batch.batch_id} that {work or 'a task'} had left behind.")
         attempt, recorded = batch.applications
         over = [left(item.work) and self._ended(batch, item) for item in recorded]
-        return attempt == batch.attempt and bool(over) and all(over)
+        return attempt == batch.attempt and bool(over) and all(over) and all(gone for _, gone in found)
 
     def _ended(self, batch: Batch, item: Recorded) -> bool:
         task = self.tasks.get(item.work.partition("[")[0])

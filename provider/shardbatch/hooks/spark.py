@@ -218,6 +218,7 @@ def end_application(text: str, batch_id: str, hook: SparkSubmitHook | None) -> E
             return {
                 "ended": Ending(True, f"Ended the older application {text}."),
                 "over": Ending(True, f"The older application {text} has ended."),
+                "alive": Ending(False, f"The older application {text} could not be ended; {FENCED}"),
             }.get(
                 spark_process.end(text, batch_id),
                 Ending(False, f"The older application {text} runs on another host; {FENCED}"),

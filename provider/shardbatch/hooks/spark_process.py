@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Callable
 
 import psutil
+
+log = logging.getLogger("shardbatch")
 
 #: Seconds that a process is given to end by itself after it was asked to.
 PATIENCE_S = 10.0
@@ -55,22 +58,21 @@ def _told(process: psutil.Process, batch_id: str) -> dict[str, str] | None:
     return told if named and told.get("batch") == batch_id else None
 
 
-def end_left_over(batch_id: str, attempt: int, left: Callable[[str], bool]) -> list[str]:
+def end_left_over(batch_id: str, attempt: int, left: Callable[[str], bool]) -> list[tuple[str, bool]]:
     """End every spark-submit of a batch on this host that an attempt, or one before it, has left behind.
 
     They are found by their arguments, also if their ids were never written down.
 
     :param left: whether the spark-submit of this task has been left behind.
-    :returns: the tasks whose spark-submit was ended.
+    :returns: the tasks whose spark-submit was found, each with whether it was seen to end.
     """
-    ended = []
+    found = []
     for process in psutil.process_iter():
         told = _told(process, batch_id)
         if told is None or _number(told.get("attempt", "")) > attempt or not left(told.get("work", "")):
             continue
-        end_tree(process)
-        ended.append(told.get("work", ""))
-    return ended
+        found.append((told.get("work", ""), end_tree(process)))
+    return found
 
 
 def _number(text: str) -> int:
@@ -80,7 +82,8 @@ def _number(text: str) -> int:
 def end(text: str, batch_id: str) -> str:
     """End the spark-submit that a reference names, if it still runs on this host for this batch.
 
-    :returns: what became of it: ``ended``, ``over`` (it had ended before), or ``elsewhere`` (another host's).
+    :returns: what became of it: ``ended``, ``over`` (it had ended before), ``alive`` (it did not end, or may not be
+        ended from here), or ``elsewhere`` (another host's).
     """
     found = parse(text)
     if found is None or found[0] != socket.gethostname():
@@ -91,8 +94,7 @@ def end(text: str, batch_id: str) -> str:
         return "over"
     if not submits(process, batch_id):
         return "over"
-    end_tree(process)
-    return "ended"
+    return "ended" if end_tree(process) else "alive"
 
 
 def family(pid: int) -> list[psutil.Process]:
@@ -107,21 +109,34 @@ def _family(process: psutil.Process) -> list[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
-def end_tree(process: psutil.Process) -> None:
-    """Ask a process to end, then make it and its children end; the JVM's Python may outlive the JVM otherwise."""
+def end_tree(process: psutil.Process) -> bool:
+    """Ask a process to end, then make it and its children end; the JVM's Python may outlive the JVM otherwise.
+
+    :returns: whether all of them are seen to have ended.
+    """
     try:
         processes = _family(process)  # of the very process that was looked at: its id may be another's by now
     except psutil.NoSuchProcess:
-        return
+        return True
     _signal(processes[:1], "terminate")
     psutil.wait_procs(processes[:1], timeout=PATIENCE_S)
-    end_all(processes)
+    return end_all(processes)
 
 
-def end_all(processes: list[psutil.Process]) -> None:
-    """Make processes end that were listed while their parent was still there. None may be a child of this process."""
+def end_all(processes: list[psutil.Process]) -> bool:
+    """Make processes end that were listed while their parent was still there. None may be a child of this process.
+
+    :returns: whether all of them are seen to have ended.
+    """
     _signal(processes, "kill")
-    psutil.wait_procs(processes, timeout=PATIENCE_S)
+    return not any(_alive(process) for process in psutil.wait_procs(processes, timeout=PATIENCE_S)[1])
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _signal(processes: list[psutil.Process], how: str) -> None:
@@ -131,3 +146,5 @@ def _signal(processes: list[psutil.Process], how: str) -> None:
                 getattr(process, how)()
         except psutil.NoSuchProcess:
             continue
+        except psutil.AccessDenied:
+            log.warning("Process %s, which works on a batch, belongs to another user: it cannot be ended.", process.pid)

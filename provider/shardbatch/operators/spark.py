@@ -172,11 +172,14 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         heartbeat.raise_if_lost()
 
     def on_kill(self) -> None:
-        """End the application, then close the attempt, so that the next one need not wait."""
+        """End the application, then close the attempt, so that the next one need not wait.
+
+        A cluster was only asked to end it: there the attempt is closed by whoever sees the end.
+        """
         if self._hook is None or self._submission is None:
             return
         self._stop_application()
-        if spark.process_over(self._hook):
+        if spark.process_over(self._hook) and not spark.cluster_mode(self._hook):
             self._close_attempt()
 
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
@@ -211,8 +214,10 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
 
     def _earlier(self, context: Context, attempt: Attempt) -> str | None:
         """What this try goes on with, an earlier try's application at its cluster; any other one is ended."""
-        for _ in spark_process.end_left_over(attempt.batch_id, attempt.attempt, lambda work: work == attempt.work):
-            self.log.info("Ended a spark-submit that an earlier try or attempt of this task had left behind.")
+        mine = attempt.work
+        for _, gone in spark_process.end_left_over(attempt.batch_id, attempt.attempt, lambda work: work == mine):
+            did = "Ended" if gone else "Could not end"
+            self.log.info("%s a spark-submit that an earlier try or attempt of this task had left behind.", did)
         earlier = attempt.earlier_application()
         if earlier is None:
             return None

@@ -210,3 +210,20 @@ def test_a_task_that_fails_closes_its_attempt_only_if_its_driver_is_known_to_be_
     with pytest.raises(AirflowException, match="could not be asked"):
         operator._run({}, work)  # type: ignore[arg-type]
     assert work.closed is closed
+
+
+@pytest.mark.parametrize("obeys", [True, False])
+def test_a_task_that_is_killed_leaves_its_attempt_open_until_its_driver_is_seen_to_end(
+    master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, obeys: bool
+) -> None:
+    monkeypatch.setattr(spark, "DRIVER_PATIENCE_S", 0.2)
+    operator, work = task(tmp_path), Work()
+    master.states["driver-1"], master.obeys = "RUNNING", obeys
+    operator._submission = operator._submission_of({"ti": SimpleNamespace(map_index=-1)})  # type: ignore[arg-type]
+    operator._open = work  # type: ignore[assignment]
+    operator._hook = operator._get_hook()
+    operator._hook._driver_id = "driver-1"
+    operator.on_kill()
+    assert "driver-1" in master.killed
+    assert not work.closed
+    assert operator.end_recorded("standalone:driver-1", "b1").over is obeys

@@ -18,6 +18,7 @@ from shardbatch.core.batch import Batch, BatchState, Recorded
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import Clock
 from shardbatch.core.rows import BATCH, Key, Namespace
+from shardbatch.errors import LeaseLost
 from shardbatch.hooks import spark_process
 from shardbatch.hooks.leftovers import LeftOvers
 from shardbatch.hooks.spark import Ending
@@ -145,17 +146,14 @@ def test_a_task_that_lives_is_no_left_over_that_is_over() -> None:
     assert not left_overs()[0](row((spark_process.task_reference(), "t.one")))
 
 
-def test_the_next_attempt_is_opened_at_once_when_what_the_last_one_started_has_ended(submit: Submit) -> None:
-    process = submit("b1", 1, "t.one")
-    store = MemoryStore()
-    store.prepare()
-    store.create(Batch(NAMESPACE, "", "b1", str(ME), 5, BatchState.FROZEN, attempt=1))
+def consumer_over(store: Any) -> Consumer:
+    """The consumer of an owner that opens an attempt and must not wait for anything."""
 
     def never(_: float) -> None:
         raise AssertionError("nothing is waited for")
 
     nothing = cast("Any", None)
-    consumer = Consumer(
+    return Consumer(
         namespace=NAMESPACE,
         source=nothing,
         store=store,
@@ -164,9 +162,66 @@ def test_the_next_attempt_is_opened_at_once_when_what_the_last_one_started_has_e
         deployment="here",
         clock=Clock(now_ms=lambda: 1, monotonic=lambda: 0.0, sleep=never),
     )
+
+
+def test_the_next_attempt_is_opened_at_once_when_what_the_last_one_started_has_ended(submit: Submit) -> None:
+    process = submit("b1", 1, "t.one")
+    store = MemoryStore()
+    store.prepare()
+    store.create(Batch(NAMESPACE, "", "b1", str(ME), 5, BatchState.FROZEN, attempt=1))
+    consumer = consumer_over(store)
     beat(consumer, ME, "b1", 1, spark_process.reference(process.pid), "t.one")
     found = cast("Batch", store.get(Key(BATCH, NAMESPACE, ("", "b1"))))
     with pytest.raises(AssertionError, match="nothing is waited for"):
         open_next(consumer, ME, found)
     assert open_next(consumer, ME, found, left_overs()[0]).attempt == 2
     assert not psutil.pid_exists(process.pid) or not alive(process)
+
+
+class Adopted(MemoryStore):
+    """Another run adopts the batch and opens its attempt just before this one would."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        super().__init__()
+        self.prepare()
+        self._work: Callable[[], Any] | None = work
+
+    def replace(self, seen: Any, new: Any) -> bool:
+        if self._work is not None and new.attempt > seen.attempt:
+            work, self._work = self._work, None
+            adopted = batches.adopt(seen, "another/owner")
+            assert super().replace(seen, adopted)
+            assert super().replace(adopted, batches.open_attempt(adopted, 1))
+            work()
+        return super().replace(seen, new)
+
+
+def test_who_lost_the_batch_ends_nothing_of_the_run_that_has_it(submit: Submit) -> None:
+    rightful: list[subprocess.Popen[bytes]] = []
+    store = Adopted(lambda: rightful.append(submit("b1", 2, "t.one")))
+    mine = Batch(NAMESPACE, "", "b1", str(ME), 5, BatchState.FROZEN, attempt=1)
+    store.create(mine)
+    with pytest.raises(LeaseLost, match="another/owner"):
+        open_next(consumer_over(store), ME, mine, left_overs()[0])
+    assert alive(rightful[0])
+
+
+def test_a_spark_submit_that_may_not_be_ended_from_here_is_waited_for(
+    submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = submit("b1", 1, "t.one")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+
+    def denied(other: psutil.Process) -> None:  # it runs as another user
+        raise psutil.AccessDenied(other.pid)
+
+    monkeypatch.setattr(psutil.Process, "terminate", denied)
+    monkeypatch.setattr(psutil.Process, "kill", denied)
+    monkeypatch.setattr(spark_process, "PATIENCE_S", 0.1)
+    written = spark_process.task_reference().rpartition(":")[0] + f":{gone.pid}"
+    ended, said = left_overs()
+    assert not ended(row((written, "t.one")))
+    assert not left_overs()[0](row((spark_process.reference(process.pid), "t.one")))
+    assert alive(process)
+    assert "Could not end" in said[0]
