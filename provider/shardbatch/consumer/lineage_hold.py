@@ -13,7 +13,7 @@ from shardbatch.core import lease as leases
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
-from shardbatch.errors import OwnerUnknown
+from shardbatch.errors import ShardbatchError
 
 #: Which of all leases belong to what is reset.
 Lineage = Callable[[Iterable[Lease]], Sequence[Lease]]
@@ -57,11 +57,12 @@ class Hold:
         """Take all of the lineage, also leases that come meanwhile. If one cannot be taken, all are given back, and
         that one is the answer.
 
-        :raises OwnerUnknown: if Airflow could not say whether an owner is over; all are given back.
+        :raises ShardbatchError: if Airflow could not say whether an owner is over, or a marker could not be written;
+            all are given back.
         """
         try:
             return self._take_all(lineage)
-        except OwnerUnknown:
+        except ShardbatchError:
             self.give_back()
             raise
 
@@ -132,6 +133,13 @@ class Hold:
         return False
 
     def give_back(self) -> None:
-        """Free what was taken and not rewritten; slices stay."""
+        """Free what was taken and not rewritten; slices stay. What a reset that died had becomes that one's again: it
+        may have rewritten half of a lineage, which must not go on."""
         for shard_id in list(self.rows):
-            self.write(shard_id, lambda row: leases.release(row, self._deed.now_ms()))
+            self.write(shard_id, self._given_back)
+
+    def _given_back(self, row: Lease) -> Lease:
+        holder = self.before[row.shard_id].lease_owner
+        if holder is not None and ResetHolder.parse(holder) is not None:
+            return leases.seize(row, holder, None, self._deed.now_ms())
+        return leases.release(row, self._deed.now_ms())

@@ -20,7 +20,7 @@ from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.ports import Verdict
 from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
 from shardbatch.core.rows import SHARD_LEASE
-from shardbatch.errors import ConfigurationError, LeaseLost, OwnerUnknown
+from shardbatch.errors import ConfigurationError, LeaseLost, OwnerUnknown, StagingError
 from shardbatch.landing.layout import MARKERS, marker_name
 from tests.support.mortal import Killed, MortalStore
 from tests.support.rig import Rig
@@ -264,6 +264,56 @@ def test_a_reset_that_died_while_it_freed_is_only_finished(rig: Rig) -> None:
     assert {name for name, _ in done(reset, rig, shards=[parent], to=TRIM_HORIZON)} >= {parent}
     drained(rig)
     assert sorted(rig.committed(), key=int) == sorted(sent + sent, key=int)
+
+
+def test_half_a_lineage_that_a_dead_reset_left_is_not_freed_when_another_one_gives_all_back(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=2)
+    first, second = rig.stream.shards
+    sent = rig.stream.put(*"ab")
+    mine = [first, *rig.stream.split(first)]
+    *_, last = rig.stream.split(second)
+    sent += rig.stream.put(*"cdefgh")
+    drained(rig)
+    half_done(rig, 5, [first])  # all three are taken, and one child is where it was
+    before = {name: row(rig, name).lease_owner for name in mine}
+
+    def overtake() -> None:
+        seen = row(rig, last)
+        assert rig.store.replace(seen, leases.take(seen, str(rig.owner("r1")), "000", 1))
+
+    store = Interrupted(rig.store, SHARD_LEASE, overtake)
+    assert done(reset, rig, every=True, to=TRIM_HORIZON, store=store) == [(last, "left")]
+    assert {name: row(rig, name).lease_owner for name in mine} == before
+    assert row(rig, second).lease_owner is None
+    rig.over("r1")
+    rig.run("r2")
+    assert sorted(rig.committed(), key=int) == sorted(sent, key=int)  # nobody began what is half done
+    assert {result for _, result in done(reset, rig, shards=[first], to=TRIM_HORIZON)} == {"reset"}
+    drained(rig)
+    again = [str(item.sequence_number) for name in mine for item in rig.stream.shards[name].items]
+    assert sorted(rig.committed(), key=int) == sorted(sent + again, key=int)
+
+
+def test_a_marker_that_cannot_be_written_stops_it_and_all_is_given_back(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=2)
+    first, second = rig.stream.shards
+    rig.stream.put("a", shard_id=second)
+    rig.land("r1", rig.claim("r1"))
+    made = rig.freeze("r1")
+    rig.work(made)
+    with pytest.raises(Killed):
+        rig.commit("r1", made, store=MortalStore(rig.store, 0, applied=True))
+    rig.over("r1")
+
+    class Sealed:
+        def mark_committed(self, *_: Any) -> None:
+            raise StagingError("The output cannot be written.")
+
+    with pytest.raises(StagingError):
+        told(reset, rig, every=True, to=TRIM_HORIZON, landing=Sealed())
+    assert row(rig, first).lease_owner is None
+    drained(rig)
+    assert row(rig, second).batch_id is None
 
 
 def test_a_lease_that_is_taken_meanwhile_stops_the_reset_and_all_is_given_back(rig: Rig) -> None:
