@@ -14,6 +14,9 @@ from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError
 
+#: Characters that Airflow keeps of a run's note; some of its databases refuse a longer one.
+LONGEST_RUN_NOTE = 1000
+
 
 @dataclass(frozen=True)
 class ReplayRun:
@@ -79,7 +82,9 @@ def plan_replay(
 
 
 def note_replay(store: LeaseStore, namespace: Namespace, planned: ReplayRun, *, actor: str, reason: str) -> str:
-    """Write who starts the run, when and why on the application row, before it is started; the note.
+    """Write who starts the run, when and why on the application row, before it is started; the note for the run.
+
+    Of a long reason the row has all and the run's note the beginning.
 
     :raises ConfigurationError: if the reason is empty.
     """
@@ -96,4 +101,4 @@ def note_replay(store: LeaseStore, namespace: Namespace, planned: ReplayRun, *, 
     )
     what = f"batch {planned.batch_id} by run {planned.run_id} of DAG {planned.dag_id}"
     deed.record(what)
-    return deed.note(what)
+    return deed.note(what)[:LONGEST_RUN_NOTE]

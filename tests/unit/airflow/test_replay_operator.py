@@ -68,6 +68,12 @@ def test_who_asked_and_why_stand_on_the_application_row() -> None:
     )
 
 
+def test_a_long_reason_fits_into_the_note_that_airflow_keeps_of_the_run() -> None:
+    store, reason = filled(), "because " * 200
+    assert len(note_replay(store, NAMESPACE, planned(store), actor="ann", reason=reason)) == 1000
+    assert str(status(store, NAMESPACE).last_action).endswith(reason.strip())
+
+
 # ---------------------------------------------------------------------- the operator
 
 
