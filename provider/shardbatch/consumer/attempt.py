@@ -10,7 +10,7 @@ from shardbatch.consumer.consumer import Consumer
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.owner import Owner
-from shardbatch.errors import AttemptAlive, BatchParked, LeaseLost
+from shardbatch.errors import AttemptAlive, BatchParked, LeaseLost, ProtocolError
 
 #: Ends the recorded applications of a batch's latest attempt; true if all that it started is known to have ended.
 Ended = Callable[[Batch], bool]
@@ -46,8 +46,6 @@ def begin(consumer: Consumer, owner: Owner, batch_id: str, attempt: int) -> Turn
     :raises BatchParked: if it waits for a person.
     """
     batch = expect_batch(consumer, batch_id)
-    if batch.state is BatchState.PARKED:
-        raise BatchParked("Batch {} is parked: {}.".format(batch_id, batch.note))
     live = batch.state in (BatchState.FROZEN, BatchState.COMMITTED)
     if live and batch.owner == str(owner) and attempt > batch.decided:
         return Turn.RUN
@@ -62,12 +60,16 @@ def beat(
     """Show that the attempt is alive, and keep the id of the application that works for a task.
 
     :raises LeaseLost: if the batch is not this owner's any more, or a newer attempt was opened.
+    :raises BatchParked: if it waits for a person.
     """
 
     def change(batch: Batch) -> Batch:
-        live = batch.state in (BatchState.FROZEN, BatchState.COMMITTED)
-        if not live or batch.owner != str(owner) or batch.attempt != attempt:
-            raise lost(batch)
+        require_held(owner, batch)
+        if batch.attempt != attempt:
+            raise LeaseLost(
+                "Attempt {} of batch {} is not the latest: {} was opened.".format(attempt, batch_id, batch.attempt),
+                remedy="Nothing is lost: the run that has the batch does its work in the newer attempt.",
+            )
         return batches.heartbeat(batch, consumer.now_ms(), application, work)
 
     write(consumer, batch_id, change)
@@ -91,8 +93,16 @@ def write(consumer: Consumer, batch_id: str, change: Callable[[Batch], Batch]) -
             return changed
 
 
-def lost(batch: Batch) -> LeaseLost:
-    """The error that names who has the batch."""
+def lost(batch: Batch) -> ProtocolError:
+    """The error of a batch that its caller may not work on: who has it, or that it waits for a person."""
+    if batch.state is BatchState.PARKED:
+        return BatchParked("Batch {} is parked: {}.".format(batch.batch_id, batch.note))
+    if batch.state is BatchState.VOID:
+        return LeaseLost(
+            "Batch {} was given up: {}.".format(batch.batch_id, batch.note or "its freeze was taken for dead"),
+            remedy="Nothing is lost: what it held is frozen, or read, again by the next run, or by this one once it is "
+            "cleared whole.",
+        )
     return LeaseLost(
         "Batch {} is {} and belongs to {}.".format(batch.batch_id, batch.state.value, batch.owner or "nobody")
     )
@@ -104,13 +114,14 @@ def open_next(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended = not
     :param ended: ends what the attempt before has left behind; whether it is over now.
     :raises AttemptAlive: if the one before shows life.
     :raises LeaseLost: if the batch went to another owner meanwhile.
+    :raises BatchParked: if it waits for a person.
     """
     current = batch
     while True:
-        _require_open_to(owner, current)  # also before anything is ended: it may be the rightful owner's by now
+        require_held(owner, current)  # also before anything is ended: it may be the rightful owner's by now
         if not ended(current):
             current = wait_for_end(consumer, current)
-            _require_open_to(owner, current)
+            require_held(owner, current)
         opened = batches.open_attempt(current, consumer.now_ms())
         if consumer.store.replace(current, opened):
             consumer.landing.note_attempt(opened.namespace, opened.batch_id, opened.attempt)
@@ -118,7 +129,12 @@ def open_next(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended = not
         current = expect_batch(consumer, current.batch_id)
 
 
-def _require_open_to(owner: Owner, batch: Batch) -> None:
+def require_held(owner: Owner, batch: Batch) -> None:
+    """See that this owner may work on a batch: it has it, and the batch is frozen or committed.
+
+    :raises LeaseLost: if not.
+    :raises BatchParked: if it waits for a person.
+    """
     if batch.owner != str(owner) or batch.state not in (BatchState.FROZEN, BatchState.COMMITTED):
         raise lost(batch)
 

@@ -14,7 +14,7 @@ from shardbatch.core.batch import Batch, BatchState, Start, choose
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import Sink
-from shardbatch.errors import BatchParked, NothingFinished
+from shardbatch.errors import NothingFinished
 
 #: Shards whose new checkpoint is named in an answer; the manifest has them all.
 NAMED_POSITIONS = 20
@@ -68,8 +68,6 @@ def _decide(consumer: Consumer, me: str, batch_id: str, attempt: int, by_hand: b
     """The batch as decided, whether by this call, and whether this call recorded a replay."""
     while True:
         batch = expect_batch(consumer, batch_id)
-        if batch.state is BatchState.PARKED:
-            raise BatchParked("Batch {} is parked: {}.".format(batch_id, batch.note))
         if batch.state is BatchState.FROZEN and batch.owner == me:
             starts, decided = _chosen(consumer, batch, attempt)
             note = "committed_by_hand" if by_hand else None

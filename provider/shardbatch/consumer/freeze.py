@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from shardbatch.consumer.attempt import Ended, expect_batch, lost, nothing_ended, open_next
+from shardbatch.consumer.attempt import Ended, expect_batch, nothing_ended, open_next, require_held
 from shardbatch.consumer.consumer import Consumer, first_count, new_batch_id
 from shardbatch.consumer.replay import find_committed, require_files, take_over
 from shardbatch.consumer.settle import Stamped, read_batches, settle
@@ -23,7 +23,7 @@ from shardbatch.core.planner import complete_lineage
 from shardbatch.core.policies import GapPolicy
 from shardbatch.core.rows import APPLICATION, Key
 from shardbatch.core.shard import generations
-from shardbatch.errors import BatchParked, GapFound, LeaseLost, ManifestChanged, SourceError
+from shardbatch.errors import GapFound, LeaseLost, ManifestChanged, SourceError
 
 #: Freezes that lose a stamp start again; each loss is another attempt's progress, so this is never reached in peace.
 MOST_ROUNDS = 50
@@ -103,10 +103,7 @@ def _own_batch(consumer: Consumer, me: str, stamped: Stamped) -> Batch | None:
 
 
 def _reopen(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended) -> Frozen:
-    if batch.state is BatchState.PARKED and batch.owner == str(owner):
-        raise BatchParked("Batch {} is parked: {}.".format(batch.batch_id, batch.note))
-    if batch.owner != str(owner) or batch.state not in (BatchState.FROZEN, BatchState.COMMITTED):
-        raise lost(batch)
+    require_held(owner, batch)
     shards = _require_content(consumer, batch)
     return _opened(consumer, open_next(consumer, owner, batch, ended), shards)
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from shardbatch.consumer import Consumer, Turn, beat, begin, end
 from shardbatch.core.owner import Owner
 from shardbatch.core.rows import Namespace
-from shardbatch.errors import LeaseLost, ShardbatchError
+from shardbatch.errors import BatchParked, LeaseLost, ProtocolError, ShardbatchError
 from shardbatch.hooks import spark_process
 from shardbatch.hooks.consumer import Application
 
@@ -91,6 +91,7 @@ class Attempt:
         """Show life.
 
         :raises LeaseLost: if the batch is another owner's, or a newer attempt was opened.
+        :raises BatchParked: if it waits for a person.
         """
         beat(self._consumer, self._owner, self.batch_id, self.attempt, application, self.work)
 
@@ -134,7 +135,7 @@ class Heartbeat:
         self._application = application
         self._stop = stop
         self._left = threading.Event()
-        self._lost: LeaseLost | None = None
+        self._lost: ProtocolError | None = None
         # Until there is an application, the task itself is what lives.
         self._written: str | None = goes_on or spark_process.task_reference()
         self._thread = threading.Thread(target=self._run, name="shardbatch-heartbeat", daemon=True)
@@ -151,7 +152,7 @@ class Heartbeat:
         self._thread.join()
 
     def raise_if_lost(self) -> None:
-        """Raise the :class:`LeaseLost` that ended the application, if any."""
+        """Raise the :class:`LeaseLost` or :class:`BatchParked` that ended the application, if any."""
         if self._lost is not None:
             raise self._lost
 
@@ -165,7 +166,7 @@ class Heartbeat:
             try:
                 self._attempt.beat(known)
                 self._written = known
-            except LeaseLost as error:
+            except (LeaseLost, BatchParked) as error:
                 self._lost = error
                 self._stop_until_left()
                 return

@@ -85,21 +85,24 @@ def test_it_goes_on_beating_while_the_application_runs(store: MemoryStore) -> No
 
 
 @pytest.mark.parametrize(
-    "robbery",
+    ("robbery", "error", "told"),
     [
-        lambda batch: batches.adopt(batch, "another/owner"),
-        lambda batch: batches.open_attempt(batch, 1),
-        lambda batch: batches.discard(batch, "reset"),
+        (lambda batch: batches.adopt(batch, "another/owner"), LeaseLost, "belongs to another/owner.*other owner"),
+        (lambda batch: batches.open_attempt(batch, 1), LeaseLost, "not the latest: 2 was opened.*newer attempt"),
+        (lambda batch: batches.discard(batch, "ann reset"), LeaseLost, "given up: ann reset.*by the next run"),
+        (lambda batch: batches.park(batch, "ann parked"), BatchParked, "parked: ann parked.*unpark --batch"),
     ],
-    ids=["adopted", "newer attempt", "discarded"],
+    ids=["adopted", "newer attempt", "discarded", "parked"],
 )
-def test_a_lost_batch_ends_the_application_and_is_told(store: MemoryStore, robbery: Any) -> None:
+def test_a_lost_batch_ends_the_application_and_is_told(
+    store: MemoryStore, robbery: Any, error: type[Exception], told: str
+) -> None:
     stopped = threading.Event()
     heartbeat = Heartbeat(attempt(store), every=QUICK, application=lambda: "yarn:a", stop=stopped.set)
     with heartbeat:
         change(store, robbery)
         assert stopped.wait(10)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(error, match=told):
         heartbeat.raise_if_lost()
 
 
