@@ -266,8 +266,9 @@ class StreamBatch(TaskGroup):
             self._require_fitting(task)
         commit.work = sorted(task.task_id for task in work)
         if self.application.policies.sink is Sink.OWN:
-            commit.noted = True
-            for task in work:
+            noting = [task for task in work if not task.inherits_from_empty_operator]  # those Airflow never runs
+            commit.noted = sorted(task.task_id for task in noting)
+            for task in noting:
                 leave_note(task)
         freeze.skips = sorted(inside)
         claim = self._ours["claim"]

@@ -41,8 +41,8 @@ class CommitOperator(Step):
     :param work: ids of the work tasks; default: none, so that nothing is checked.
     :param claim_task: id of the claim task and
     :param read_task: of the read task, whose shard errors are reported; default: none.
-    :param noted: whether the work tasks note that they ended, as those of ``StreamBatch`` with a sink of its own do;
-        then the batch's row says so if a person marked the work as success instead.
+    :param noted: those of them that note that they ended, as ``StreamBatch`` with a sink of its own lets all do that
+        Airflow runs; then the batch's row says so if a person marked the work as success instead. Default: none.
     """
 
     ui_color = "#d9f2dd"
@@ -54,7 +54,7 @@ class CommitOperator(Step):
         work: Sequence[str] = (),
         claim_task: str | None = None,
         read_task: str | None = None,
-        noted: bool = False,
+        noted: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -62,7 +62,7 @@ class CommitOperator(Step):
         self.work = list(work)
         self.claim_task = claim_task
         self.read_task = read_task
-        self.noted = noted
+        self.noted = list(noted)
 
     def execute(self, context: Context) -> list[dict[str, str]]:
         """Commit; the problems that are left."""
@@ -109,7 +109,7 @@ class CommitOperator(Step):
                 f"Batch {batch_id} has {records} records, but no work succeeded: skipped {_listed(sorted(states))}."
             )
         own_sink = self.policies is not None and self.policies.sink is Sink.OWN
-        return own_sink and self.noted and records > 0 and marked_by_hand(ti, self.work, states)
+        return own_sink and bool(self.noted) and records > 0 and marked_by_hand(ti, self.noted, states)
 
     def _publish(self, context: Context, extra: dict[str, Any], event: _Event, *, newly: bool) -> None:
         """Make the asset event of a newly committed batch with records, and none otherwise."""

@@ -25,10 +25,10 @@ def leave_note(task: Any) -> None:
 def marked_by_hand(ti: Any, work: Sequence[str], states: Mapping[str, str | None]) -> bool:
     """Whether work succeeded and none of it has ended by itself.
 
-    :param work: the tasks whose work it is.
-    :param states: what Airflow says of them.
+    :param work: the tasks whose work it is, of those that leave a note.
+    :param states: what Airflow says of these and of others; instances of a mapped task as its id, ``_`` and an index.
     """
-    if "success" not in states.values():
+    if not any(state == "success" and {key, key.rpartition("_")[0]} & {*work} for key, state in states.items()):
         return False
     notes = ti.xcom_pull(task_ids=list(work), key=ENDED) or []
     return not any(notes)

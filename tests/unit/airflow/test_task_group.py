@@ -194,7 +194,7 @@ def test_work_leaves_a_note_that_it_ended_by_itself_after_the_authors_own_hook()
     context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: notes.update({key: value}))}
     with dag() as made, group(policy=Policies(sink="own")):
         hook = {"post_execute": lambda context, result: seen.append(result)}
-        EmptyOperator(task_id="work", **hook)
+        task(lambda: None, task_id="work", **hook)()
         task(lambda item: None, task_id="each", **hook).expand(item=[1, 2])
     work, each = made.get_task("orders.work"), made.get_task("orders.each").unmap({"op_kwargs": {"item": 1}})
     for number, one in enumerate((work, each)):
@@ -213,6 +213,16 @@ def test_work_is_marked_by_hand_if_none_has_left_a_note() -> None:
     assert by_hand([], "success", "skipped")
     assert not by_hand([None, True], "success", "success")
     assert not by_hand([], "skipped")
+
+
+def test_a_task_that_airflow_never_runs_is_not_taken_for_one_that_a_person_marked() -> None:
+    with dag() as made, group(policy=Policies(sink="own")):
+        task(lambda: None, task_id="load")() >> EmptyOperator(task_id="join", trigger_rule="none_failed")
+    commit = made.get_task("orders.commit")
+    assert (commit.work, commit.noted) == (["orders.join", "orders.load"], ["orders.load"])
+    ti = SimpleNamespace(xcom_pull=lambda **_: [])
+    assert not marked_by_hand(ti, commit.noted, {"orders.load": "skipped", "orders.join": "success"})
+    assert marked_by_hand(ti, commit.noted, {"orders.load": "success", "orders.join": "success"})
 
 
 # ---------------------------------------------------------------------- refused at parse time
