@@ -69,11 +69,12 @@ def plan_replay(
             f"Batch {batch_id} belongs to tasks without a group, which cannot be told what to replay.",
             remedy="Give the steps a group_id and name it; or clear the run that has the batch: that replays it.",
         )
+    shown = batch.set_aside is None and (batch.start or batch.sink == "own")
     return ReplayRun(
         batch_id=batch_id,
         records=batch.records,
         owner=batch.owner,
-        output=f"attempt {batch.decided}" if batch.start or batch.sink == "own" else "none",
+        output=f"attempt {batch.decided}" if shown else "none",
         dag_id=dag_id,
         group_id=group_id,
         run_id=run_id or "replay__{}__{}".format(batch_id, time.strftime("%Y%m%dT%H%M%S", time.gmtime())),

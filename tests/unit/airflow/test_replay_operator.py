@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException
 from shardbatch import KinesisStream, ReplayBatchOperator, SQLLeases
 from shardbatch.consumer.replay_run import note_replay, plan_replay
 from shardbatch.consumer.status import status
-from shardbatch.core.batch import BatchState, Start
+from shardbatch.core.batch import KEPT, BatchState, Start
 from shardbatch.core.rows import TABLES
 from shardbatch.errors import ConfigurationError, ReplayRefused
 from shardbatch.stores.memory import MemoryStore
@@ -38,6 +38,10 @@ def test_a_batch_without_output_is_shown_as_such() -> None:
     assert planned(store).output == "none"
     store.create(replace(frozen_batch("b3", state=BatchState.COMMITTED), start=(Start("s", 2, "w"),), decided=2))
     assert planned(store, "b3").output == "attempt 2"
+    own = replace(frozen_batch("b4", state=BatchState.COMMITTED), sink="own", decided=2)
+    store.create(own)
+    store.create(replace(own, batch_id="b5", set_aside=KEPT))
+    assert [planned(store, name).output for name in ("b4", "b5")] == ["attempt 2", "none"]
 
 
 def test_the_owner_of_another_deployment_names_no_dag_here() -> None:
