@@ -10,6 +10,7 @@ from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
+from shardbatch.core.owner import ResetHolder
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError
@@ -30,8 +31,9 @@ def release(
     """Free the unstamped leases of an owner or of some shards, and make a frozen batch free to be adopted.
 
     Nothing is lost by it: landed slices stay for the next owner, and an owner that was alive after all gets a
-    ``LeaseLost``. ``owner`` takes all that it holds, its frozen batches too; ``shards`` narrows to these; ``batch_id``
-    takes one batch. Who, when and why are written on the application row first.
+    ``LeaseLost``. What a reset holds is left to it. ``owner`` takes all that it holds, its frozen batches too;
+    ``shards`` narrows to these; ``batch_id`` takes one batch. Who, when and why are written on the application row
+    first.
 
     :param dry_run: only say what would be done (default).
     :raises ConfigurationError: if nothing was chosen, the reason is empty, or application, shard or batch is not there.
@@ -88,6 +90,8 @@ def _free_lease(deed: Deed, seen: Lease) -> Done:
             return Stays("it is frozen in batch {0}; release that with --batch {0}".format(lease.batch_id))
         if lease.lease_owner is None:
             return Stays("nobody holds it", already=True)
+        if ResetHolder.parse(lease.lease_owner) is not None:
+            return Stays("a reset holds it; if that died, run 'airflow shardbatch reset' again: half a lineage must wait")
         if lease.lease_owner != holder:
             return Stays("it went to {} meanwhile".format(lease.lease_owner))
         return None

@@ -167,7 +167,7 @@ def _move(deed: Deed, roots: set[str], to: Position) -> tuple[Done, ...]:
 
         before = hold.before[row.shard_id]
         if not hold.write(row.shard_id, rewound):
-            why = "another reset, or a release, took it; the others wait until reset is called again"
+            why = "another reset took it; the others wait until reset is called again"
             return (*told, deed.told(before, "left", why))
         told.append(deed.told(before, "reset", effect=effect_of(before, place)))
     _free(deed, list(hold.rows.values()))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from shardbatch.consumer import Outcome
+from shardbatch.consumer.release import release
 from shardbatch.consumer.reset import reset, target_of
 from shardbatch.consumer.status import status
 from shardbatch.core import lease as leases
@@ -249,6 +250,18 @@ def test_no_run_takes_what_a_dead_reset_holds_however_long_it_stands_still(rig: 
     assert done(reset, rig, shards=[parent], to=TRIM_HORIZON) == [(parent, "reset"), (low, "reset"), (high, "reset")]
     drained(rig)
     assert sorted(rig.committed(), key=int) == sorted(sent + sent, key=int)
+
+
+def test_a_release_leaves_what_a_dead_reset_holds(rig: Rig) -> None:
+    parent, _, _, sent = family(rig)
+    half_done(rig, 5, [parent])
+    before = rig.consumer().leases()
+    owner = row(rig, parent).lease_owner  # as `status` names it
+    for chosen in ({"owner": owner}, {"shards": [parent]}):
+        assert {item.result for item in told(release, rig, **chosen)} == {"left"}
+    assert rig.consumer().leases() == before
+    rig.run("r1")
+    assert sorted(rig.committed(), key=int) == sent
 
 
 def test_a_reset_that_died_while_it_freed_is_only_finished(rig: Rig) -> None:
