@@ -91,7 +91,7 @@ def _free_lease(deed: Deed, seen: Lease) -> Done:
         if lease.lease_owner is None:
             return Stays("nobody holds it", already=True)
         if ResetHolder.parse(lease.lease_owner) is not None:
-            return Stays("a reset holds it; if that died, run 'airflow shardbatch reset' again: half a lineage must wait")
+            return Stays("a reset holds it with its lineage; if that died, run 'airflow shardbatch reset' again")
         if lease.lease_owner != holder:
             return Stays("it went to {} meanwhile".format(lease.lease_owner))
         return None
