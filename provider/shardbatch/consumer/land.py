@@ -239,7 +239,11 @@ def _require_done(consumer: Consumer, me: str, group: str) -> None:
         if batch is not None and batch.state is not BatchState.VOID:
             raise lost(batch)
     if not stamped:
-        raise LeaseLost("Read task {} holds no lease any more, so nothing is read.".format(group))
+        raise LeaseLost(
+            "Read task {} holds no lease any more, so nothing is read.".format(group),
+            remedy="Nothing is lost: another run has them, or an earlier try of this task found nothing new and gave "
+            "them back; then the next run reads on.",
+        )
 
 
 def _summary(group: str, landed: Landed) -> str:

@@ -54,3 +54,15 @@ def test_it_is_refused_once_its_leases_were_taken(rig: Rig) -> None:
     rig.claim("r2")
     with pytest.raises(LeaseLost, match="no lease"):
         land(rig.consumer(), rig.owner("r1"), found.groups[0].group, rig.stream.now_ms + 1)
+
+
+def test_it_says_that_an_earlier_try_may_have_found_nothing_and_gave_all_back(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "staging")
+    found = rig.claim("r1")
+    rig.land("r1", found)  # and its worker dies before Airflow hears of it
+    with pytest.raises(LeaseLost, match="found nothing new and gave them back"):
+        rig.land("r1", found)
+    rig.over("r1")
+    sent = rig.stream.put("a")
+    rig.run("r2")
+    assert rig.committed() == sent
