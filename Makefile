@@ -33,11 +33,11 @@ test: setup
 	@$(PY) -m tests.support.prepare
 	$(PYTEST) tests/unit $(ARGS)
 	$(PYTEST) tests/contract tests/integration tests/breaker -n 2 --dist loadfile --durations=5 $(ARGS)
-	$(PYTEST) tests/system --durations=5 $(ARGS)
+	$(PYTEST) tests/system -n 2 --dist loadfile --no-loadscope-reorder --durations=15 $(ARGS)
 
 test-long: setup
 	@$(PY) -m tests.support.prepare
-	$(PYTEST) tests -m long -n 2 --dist loadfile $(ARGS)
+	$(PYTEST) tests -m long -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 breaker: setup
 	@$(PY) -m tests.support.prepare

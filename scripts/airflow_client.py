@@ -195,14 +195,15 @@ def _log_line(line: Mapping[str, Any]) -> str:
 
 
 def wait_until(look: Callable[[], T | None], timeout: float, explain: Callable[[], str]) -> T:
-    """Looks until there is something true to see.
+    """Looks until there is something true to see; less often as time goes by, since each look costs the server.
 
     :raises TimeoutError: after `timeout` seconds, with the explanation.
     """
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
+    deadline = began + timeout
     while True:
         if seen := look():
             return seen
         if time.monotonic() > deadline:
             raise TimeoutError(explain())
-        time.sleep(0.3)
+        time.sleep(min(0.2 + (time.monotonic() - began) / 20, 1.5))
