@@ -176,6 +176,7 @@ def roll_forward(lease: Lease, batch_id: str, now_ms: int) -> Lease:
     assert pending is not None
     _require(pending.after == lease.checkpoint, lease, "its slice does not begin at its checkpoint")
     arrival = pending.last_arrival_ms
+    stands = pending.until == lease.checkpoint  # only a gap: what is behind it is as long unseen as before
     return lease._next(
         now_ms,
         checkpoint=pending.until,
@@ -185,7 +186,7 @@ def roll_forward(lease: Lease, batch_id: str, now_ms: int) -> Lease:
         lease_owner=None,
         read_group=None,
         checkpoint_arrival_ms=lease.checkpoint_arrival_ms if arrival is None else arrival,
-        caught_up_ms=pending.caught_up_ms,
+        caught_up_ms=lease.caught_up_ms if stands and pending.caught_up_ms is None else pending.caught_up_ms,
     )
 
 

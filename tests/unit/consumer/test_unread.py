@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from shardbatch.consumer import claim, commit, freeze, land
 from shardbatch.core.interval import Interval
+from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import GapPolicy, Policies
+from shardbatch.core.ports import Page
+from shardbatch.core.position import TRIM_HORIZON
 from tests.support.rig import Rig
 
 RECORD = Policies(gap=GapPolicy.RECORD)
@@ -31,6 +35,28 @@ def test_records_that_expired_before_the_first_read_of_a_shard_are_a_gap(rig: Ri
     rig.stream.trim(shard, keep=0)
     left = rig.stream.put("c")
     answer = rig.run("r2", policies=RECORD)
+    assert (answer.records, answer.gaps) == (1, 1)
+    assert rig.committed() == left
+
+
+def test_records_that_expired_behind_a_gap_after_which_nothing_was_read_are_a_gap_too(rig: Rig) -> None:
+    """The first read is cut short before the first record that is left, so that its slice is a gap and nothing more."""
+    (shard,) = rig.stream.shards
+    rig.claim("r1")
+    rig.over("r1")
+    rig.stream.put("a")
+    rig.time.ms += DAY_MS + 3_600_000
+    rig.stream.trim(shard, keep=0)
+    rig.stream.put("b", "c")
+    far = Page(rig.stream._batch([]), TRIM_HORIZON, millis_behind_latest=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rig.stream, "read", lambda shard_id, position: iter([far]))
+        answer = rig.run("r2", policies=RECORD, limits=ReadLimits(duration=timedelta(microseconds=1)))
+    assert (answer.records, answer.gaps) == (0, 1)
+    rig.time.ms += DAY_MS + 3_600_000
+    rig.stream.trim(shard, keep=0)
+    left = rig.stream.put("d")
+    answer = rig.run("r3", policies=RECORD)
     assert (answer.records, answer.gaps) == (1, 1)
     assert rig.committed() == left
 
