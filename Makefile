@@ -31,7 +31,7 @@ demo-ui: setup
 
 test: setup
 	@$(PY) -m tests.support.prepare
-	$(PYTEST) tests/unit $(ARGS)
+	$(PYTEST) tests/unit -n 2 $(ARGS)
 	$(PYTEST) tests/contract tests/integration tests/breaker -n 2 --dist loadfile --durations=5 $(ARGS)
 	$(PYTEST) tests/system -n 2 --dist loadfile --no-loadscope-reorder --durations=15 $(ARGS)
 

@@ -97,7 +97,7 @@ def test_output_equals_the_source_and_the_report_says_so(demo_log: Path) -> None
 @pytest.mark.parametrize(
     ("sign", "moment"),
     [
-        pytest.param(signal.SIGTERM, "Airflow is starting", id="sigterm-while-airflow-starts"),
+        pytest.param(signal.SIGTERM, "Airflow is starting", id="sigterm-while-airflow-starts", marks=pytest.mark.long),
         pytest.param(signal.SIGINT, " is FROZEN", id="sigint-while-spark-runs"),
     ],
 )
@@ -133,6 +133,7 @@ def test_a_demo_that_is_killed_leaves_nothing_running(demo_log: Path) -> None:
         wait_until(lambda: not demo.left(), 60, lambda: f"left: {[process.cmdline() for process in demo.left()]}")
 
 
+@pytest.mark.long
 def test_the_next_demo_removes_the_folders_of_former_ones(demo_log: Path) -> None:
     with running(demo_log, "--flights", "60") as demo:
         demo.wait_for("everything is kept in")

@@ -54,23 +54,19 @@ class Case:
         return SPARK_PLACES.get(self.place, self.place) if self.spark else self.place
 
 
-#: Every place once, and every way of healing, dying and working.
+#: Every step once, and every way of healing, dying and working.
 CASES = [
     Case("end-of-claim", "next"),
     Case("after-page", "cleared"),
     Case("before-landed", "retried"),
     Case("after-stamped", "next", supervisor=True),
     Case("before-frozen", "cleared"),
-    Case("end-of-freeze", "next"),
     Case("working", "next", spark=True),
-    Case("worked", "next"),
-    Case("before-decided", "next"),
     Case("after-decided", "cleared"),
     Case("after-rolled", "next", supervisor=True, by_hand=True),
-    Case("end-of-commit", "cleared"),
 ]
 _KNOWN = {(case.place, case.healing) for case in CASES}
-#: The same places, healed the other way or with the other kind of work.
+#: The places between, and the same ones healed the other way or with the other kind of work.
 REPEATED = [
     *(Case(place, how) for place in PLACES for how in ("next", "cleared") if (place, how) not in _KNOWN),
     Case("working", "next"),
