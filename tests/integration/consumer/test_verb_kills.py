@@ -26,6 +26,12 @@ from tests.support.verbs import application, told
 AGAIN = pytest.mark.parametrize("again", [False, True], ids=["next run", "verb again"])
 
 
+def each_write(most: int) -> pytest.MarkDecorator:
+    """After which write it dies: every other in the usual run of the tests, all in the long one."""
+    cases = [pytest.param(at, marks=pytest.mark.long if at % 2 else ()) for at in range(most)]
+    return pytest.mark.parametrize("at", cases)
+
+
 def killed(verb: Callable[..., Any], rig: Rig, at: int, *words: Any, **chosen: Any) -> bool:
     """Whether the verb died after its ``at``-th write, which is before the next; with any later number it ends."""
     try:
@@ -55,7 +61,7 @@ def drained(rig: Rig, runs: int = 6) -> None:
 
 
 @AGAIN
-@pytest.mark.parametrize("at", range(8))  # the note, the decision, four leases
+@each_write(8)  # the note, the decision, four leases
 def test_a_batch_is_set_aside_as_a_whole_or_not(tmp_path: Path, at: int, again: bool) -> None:
     rig, sent = resharded(tmp_path / "staging")
     made = frozen(rig)
@@ -73,7 +79,7 @@ def test_a_batch_is_set_aside_as_a_whole_or_not(tmp_path: Path, at: int, again: 
 
 
 @AGAIN
-@pytest.mark.parametrize("at", range(8))
+@each_write(8)
 def test_a_dropped_batch_never_commits_and_its_records_do_once(tmp_path: Path, at: int, again: bool) -> None:
     rig, sent = resharded(tmp_path / "staging")
     made = frozen(rig)
@@ -92,7 +98,7 @@ RESET_WRITES = 28
 
 
 @pytest.mark.parametrize("undecided", [False, True], ids=["committed", "frozen"])
-@pytest.mark.parametrize("at", range(RESET_WRITES))
+@each_write(RESET_WRITES)
 def test_a_reset_that_died_is_finished_by_another(tmp_path: Path, at: int, undecided: bool) -> None:
     rig, sent = resharded(tmp_path / "staging")
     rig.run("r0")
@@ -139,7 +145,7 @@ def records_of(rig: Rig, shard_id: str) -> set[str]:
     return {str(item.sequence_number) for name in found for item in rig.stream.shards[name].items}
 
 
-@pytest.mark.parametrize("at", range(16))
+@each_write(16)
 def test_a_restart_on_a_new_stream_that_died_is_done_by_calling_it_again(tmp_path: Path, at: int) -> None:
     rig, sent = resharded(tmp_path / "staging")
     rig.run("r0")

@@ -70,8 +70,11 @@ class Steps:
                 self.error = error
 
 
-#: All ways in which two processes of four steps may take turns.
+#: All ways in which two processes of four steps may take turns; every fifth in the usual run of the tests.
 TURNS = ["".join("A" if turn in chosen else "B" for turn in range(8)) for chosen in itertools.combinations(range(8), 4)]
+each_way = pytest.mark.parametrize(
+    "turns", [pytest.param(turns, marks=pytest.mark.long if at % 5 else ()) for at, turns in enumerate(TURNS)]
+)
 
 
 def drained(rig: Rig) -> None:
@@ -82,7 +85,7 @@ def drained(rig: Rig) -> None:
     assert all(row.lease_owner is None and row.pending is None for row in rig.consumer().leases())
 
 
-@pytest.mark.parametrize("turns", TURNS)
+@each_way
 def test_two_deployments_of_one_id_that_have_the_same_run_lose_and_double_nothing(rig: Rig, turns: str) -> None:
     # Their owners are the same text: each finds the leases of the other to be its own.
     sent = rig.stream.put(*"abcdef")
@@ -95,7 +98,7 @@ def test_two_deployments_of_one_id_that_have_the_same_run_lose_and_double_nothin
     assert sorted(rig.committed(), key=int) == sent
 
 
-@pytest.mark.parametrize("turns", TURNS)
+@each_way
 def test_a_run_that_another_airflow_calls_over_while_it_works_loses_and_doubles_nothing(rig: Rig, turns: str) -> None:
     # The same id by mistake, and the other Airflow has a run of that name, which has ended.
     sent = rig.stream.put(*"abcdef")
