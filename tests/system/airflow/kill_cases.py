@@ -54,13 +54,11 @@ class Case:
         return SPARK_PLACES.get(self.place, self.place) if self.spark else self.place
 
 
-#: Every step once, and every way of healing, dying and working.
+#: Every way of healing, dying and working.
 CASES = [
-    Case("end-of-claim", "next"),
     Case("after-page", "cleared"),
     Case("before-landed", "retried"),
     Case("after-stamped", "next", supervisor=True),
-    Case("before-frozen", "cleared"),
     Case("working", "next", spark=True),
     Case("after-decided", "cleared"),
     Case("after-rolled", "next", supervisor=True, by_hand=True),

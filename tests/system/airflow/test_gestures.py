@@ -335,14 +335,14 @@ def gesture_spark_finished(scene: Scene) -> None:
 
 #: Each is the name of its DAG too.
 STORIES: tuple[Callable[[Scene], None], ...] = (
-    gesture_clear_alone,
     gesture_mark_work,
     gesture_delete,
-    gesture_committed,
     gesture_taken,
-    gesture_spark_finished,
 )
 REPEATED: tuple[Callable[[Scene], None], ...] = (
+    gesture_clear_alone,
+    gesture_committed,
+    gesture_spark_finished,
     gesture_retry,
     gesture_clear_work,
     gesture_clear_run,

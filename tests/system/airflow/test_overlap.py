@@ -32,7 +32,7 @@ class Started:
     airflow: Deployment
     sent: dict[str, list[str]]
     runs: dict[str, list[str]]
-    dag_test: subprocess.Popen[bytes]
+    dag_test: subprocess.Popen[bytes] | None
 
     def wait_for(self, dag_id: str, run_id: str, task: str, *states: str) -> None:
         self.airflow.client.wait_for_task(dag_id, run_id, f"{GROUP}.{task}", states, PATIENCE)
@@ -47,6 +47,7 @@ class Started:
         """Kills it while the author's task runs; the id of the run that it leaves behind."""
 
         def working() -> str | None:
+            assert self.dag_test is not None
             assert self.dag_test.poll() is None, (self.airflow.folder / DAG_TEST_LOG).read_text("utf-8")[-3000:]
             for run in self.airflow.client.runs(dag_id):
                 if self.airflow.states(dag_id, run["dag_run_id"]).get("work") == "running":
@@ -54,8 +55,9 @@ class Started:
             return None
 
         run_id = wait_until(working, PATIENCE, "the work of `airflow dags test`")
-        kill(self.dag_test)
         assert run_id is not None
+        assert self.dag_test is not None
+        kill(self.dag_test)
         return run_id
 
     def paused(self, dag_id: str, paused: bool) -> None:
@@ -63,7 +65,7 @@ class Started:
 
 
 @pytest.fixture(scope="module")
-def started(airflow: Deployment) -> Iterator[Started]:
+def started(airflow: Deployment, request: pytest.FixtureRequest) -> Iterator[Started]:
     sent = {}
     for stream, shards in STREAMS.items():
         airflow.create_stream(stream, shards)
@@ -76,8 +78,11 @@ def started(airflow: Deployment) -> Iterator[Started]:
         runs: dict[str, list[str]] = {}
         for dag_id in starts:
             runs.setdefault(dag_id, []).append(airflow.start(dag_id))
-        with dag_test(airflow, "overlap_killed") as process:
-            yield Started(airflow, sent, runs, process)
+        if any("killed_dag_test" in item.name for item in request.session.items):
+            with dag_test(airflow, "overlap_killed") as process:
+                yield Started(airflow, sent, runs, process)
+        else:
+            yield Started(airflow, sent, runs, None)
     finally:
         for word in held:
             (airflow.folder / word).unlink(missing_ok=True)
@@ -137,6 +142,7 @@ def test_two_dags_share_an_application_and_a_third_that_does_not_say_so_is_refus
     assert airflow.leases("overlap_shared") == rows
 
 
+@pytest.mark.long
 def test_a_paused_dag_keeps_its_shards_and_goes_on_when_it_is_unpaused(started: Started) -> None:
     airflow, run_id = started.airflow, started.runs["overlap_first"][0]
     started.wait_for("overlap_first", run_id, "work", "running")
@@ -176,6 +182,7 @@ def test_a_group_that_has_failed_is_over_although_a_sibling_keeps_its_run_runnin
     assert started.end("overlap_sibling", second) == "success"
 
 
+@pytest.mark.long
 def test_a_killed_dag_test_is_named_turns_a_starving_run_red_and_is_released(started: Started) -> None:
     airflow, killed = started.airflow, started.kill_dag_test("overlap_killed")
     owner = str(Owner("local", "overlap_killed", killed, GROUP))

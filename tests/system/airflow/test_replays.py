@@ -113,6 +113,7 @@ def test_a_run_that_is_told_the_batch_replaces_its_output_and_moves_nothing(repl
     replayed.require_nothing_moved()
 
 
+@pytest.mark.long
 def test_the_command_line_previews_and_then_starts_the_run(replayed: Replayed) -> None:
     airflow = replayed.airflow
     replayed.version("v3")
@@ -133,6 +134,7 @@ def test_the_command_line_previews_and_then_starts_the_run(replayed: Replayed) -
     replayed.require_nothing_moved()
 
 
+@pytest.mark.long
 def test_an_operator_starts_the_run_and_clearing_it_replays_once_more(replayed: Replayed) -> None:
     airflow = replayed.airflow
     replayed.version("v4")
@@ -154,10 +156,10 @@ def test_an_operator_starts_the_run_and_clearing_it_replays_once_more(replayed: 
 
 
 def test_files_that_were_removed_are_named(replayed: Replayed) -> None:
-    airflow = replayed.airflow
+    airflow, before = replayed.airflow, replayed.shown()
     for path in (airflow.folder / "staging" / "test" / "replays" / "slices").rglob("part-*.parquet"):
         path.rename(path.with_name(f"away-{path.name}"))
     run_id, state = airflow.run("replays", conf={"batch.replay": replayed.batch_id})
     assert (state, airflow.states("replays", run_id)["claim"]) == ("failed", "failed")
     assert "of its files are not in" in airflow.log("replays", run_id, "claim")
-    assert replayed.shown() == [f"v5:{text}" for text in replayed.sent]
+    assert replayed.shown() == before
