@@ -125,6 +125,7 @@ def test_demo_ui_stays_up_for_runs_by_hand(demo_log: Path) -> None:
         assert demo.left() == []
 
 
+@pytest.mark.long
 def test_a_demo_that_is_killed_leaves_nothing_running(demo_log: Path) -> None:
     with running(demo_log, "--flights", "2000") as demo:
         demo.wait_for("run 1 begins")

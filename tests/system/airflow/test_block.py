@@ -135,6 +135,7 @@ def test_commit_names_work_that_was_all_skipped(airflow: Deployment, failed: Ran
     assert "has 20 records, but no work succeeded: skipped batch.work" in log
 
 
+@pytest.mark.long
 def test_an_empty_batch_skips_the_work_of_any_shape(airflow: Deployment, resumed: Ran) -> None:
     names = ("block_around", "block_branch", "block_mapped_later")
     assert set(run_states(airflow, names)) == {"success"}  # these take what came later
@@ -153,6 +154,7 @@ def run_states(airflow: Deployment, names: tuple[str, ...]) -> list[str]:
     return [airflow.client.wait_for_run(name, run_id, PATIENCE) for name, run_id in runs.items()]
 
 
+@pytest.mark.long
 def test_an_empty_block_lands_only(airflow: Deployment) -> None:
     airflow.create_stream("block_landing", shards=2)
     sent = airflow.put("block_landing", *FIRST)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.airflow_instance import Deployment
 
-pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.airflow, pytest.mark.timeout(900)]
 
 
 def test_a_poison_batch_is_set_aside_by_the_dag_itself_and_all_is_read_again_after_a_reset(airflow: Deployment) -> None:
