@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
+from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
 from shardbatch.core.interval import Interval
 from shardbatch.core.lease import Lease
@@ -18,7 +19,8 @@ from shardbatch.core.owner import ResetHolder
 from shardbatch.core.policies import ClaimOptions, Policies
 from shardbatch.core.ports import Clock, Landing, LeaseStore, Liveness, Say, Source, Verdict
 from shardbatch.core.position import TRIM_HORIZON, Position
-from shardbatch.core.rows import BATCH, SHARD_LEASE, Key, Namespace
+from shardbatch.core.rows import APPLICATION, BATCH, SHARD_LEASE, Key, Namespace
+from shardbatch.errors import ConfigurationError
 
 log = logging.getLogger("shardbatch")
 
@@ -33,6 +35,26 @@ class Rows:
     store: LeaseStore
     scope: str = ""
     clock: Clock = SYSTEM_CLOCK
+
+    def application(self) -> Application | None:
+        """The application's own row as it stands now.
+
+        :raises UnsupportedSchema: if it is of a version that this one does not read.
+        """
+        return cast(Application | None, self.store.get(Key(APPLICATION, self.namespace, ())))
+
+    def expect_application(self) -> Application:
+        """The application's own row, which must be there.
+
+        :raises ConfigurationError: if it is not.
+        """
+        row = self.application()
+        if row is None:
+            raise ConfigurationError(
+                "There is no application {} in this lease store.".format(self.namespace),
+                remedy="Check app_name, stream_name and the store; its first claim makes it.",
+            )
+        return row
 
     def leases(self, **equal: str) -> list[Lease]:
         """The lease rows of this scope, those whose columns equal the given texts."""

@@ -13,7 +13,6 @@ from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Landing, Liveness, Verdict
-from shardbatch.core.rows import APPLICATION, Key
 from shardbatch.errors import ConfigurationError
 
 #: Tries against an owner that writes at the same time.
@@ -69,13 +68,7 @@ class Deed(Rows):
         :raises ConfigurationError: if there is no such application, or the reason is empty and this is no preview.
         """
         self.require_reason()
-        row = cast(Application | None, self.store.get(Key(APPLICATION, self.namespace, ())))
-        if row is None:
-            raise ConfigurationError(
-                "There is no application {} in this lease store.".format(self.namespace),
-                remedy="Check app_name, stream_name and the store; its first claim makes it.",
-            )
-        return row
+        return self.expect_application()
 
     def require_reason(self) -> None:
         """See that the deed has a reason, unless it is a preview.

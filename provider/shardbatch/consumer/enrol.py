@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from shardbatch.consumer.consumer import Consumer, first_count
 from shardbatch.core import lease as leases
@@ -15,7 +14,6 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.planner import unknown_shards
 from shardbatch.core.policies import GapPolicy
 from shardbatch.core.position import LATEST, at_timestamp
-from shardbatch.core.rows import APPLICATION, Key
 from shardbatch.core.shard import HashRange, Shard, holes
 from shardbatch.errors import (
     ApplicationTaken,
@@ -33,14 +31,13 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
     :raises ApplicationTaken: if another group claims here, and this one does not say that it shares.
     :raises UnsupportedSchema: if a later version wrote the rows.
     """
-    key = Key(APPLICATION, consumer.namespace, ())
     identity = consumer.source.identity()
     if consumer.interval is not None:
-        return _beside(consumer, cast(Application | None, consumer.store.get(key)), identity, consumer.interval)
+        return _beside(consumer, consumer.application(), identity, consumer.interval)
     duration_ms = int(consumer.options.lease_duration.total_seconds() * 1000)
     group = Group(consumer.deployment, owner.dag_id, owner.group_id, duration_ms)
     for _ in range(8):
-        row = cast(Application | None, consumer.store.get(key))
+        row = consumer.application()
         if row is None:
             start = consumer.source.resolve(consumer.start)
             fresh = Application(consumer.namespace, identity, start, first_count()).joined(group)

@@ -7,21 +7,18 @@ The order of writes is stamp, manifest, row. A freeze that dies anywhere leaves 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 from shardbatch.consumer.attempt import Ended, expect_batch, nothing_ended, open_next, require_held
 from shardbatch.consumer.consumer import Consumer, first_count, new_batch_id
 from shardbatch.consumer.replay import find_committed, require_files, take_over
 from shardbatch.consumer.settle import Stamped, read_batches, settle
 from shardbatch.core import lease as leases
-from shardbatch.core.application import Application
 from shardbatch.core.batch import LONGEST_NOTE, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.manifest import Manifest, ShardSlice, digest, totals_of
 from shardbatch.core.owner import Owner
 from shardbatch.core.planner import complete_lineage
 from shardbatch.core.policies import GapPolicy
-from shardbatch.core.rows import APPLICATION, Key
 from shardbatch.core.shard import generations
 from shardbatch.errors import GapFound, LeaseLost, ManifestChanged, SourceError
 
@@ -249,7 +246,7 @@ def _stream_id(consumer: Consumer) -> str:
 
     The stream itself need not be asked, so most freezes open no connection to it.
     """
-    row = cast("Application | None", consumer.store.get(Key(APPLICATION, consumer.namespace, ())))
+    row = consumer.application()
     return row.stream_id if row is not None else consumer.source.identity()
 
 

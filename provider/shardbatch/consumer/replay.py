@@ -8,11 +8,10 @@ from typing import cast
 from shardbatch.consumer.attempt import Ended, expect_batch, lost, open_next, wait_for_end
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.core import batch as batches
-from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import LeaseStore, Verdict
-from shardbatch.core.rows import APPLICATION, BATCH, Key, Namespace
+from shardbatch.core.rows import BATCH, Key, Namespace
 from shardbatch.errors import ConfigurationError, ReplayRefused, SlicesGone
 
 #: What helps where a batch is not committed.
@@ -58,7 +57,7 @@ def look(consumer: Consumer, owner: Owner, batch_id: str) -> Batch:
     :raises ReplayRefused: if it is not committed, or its owner is at work.
     :raises SlicesGone: if files of it are not in staging any more.
     """
-    consumer.store.get(Key(APPLICATION, consumer.namespace, ()))  # of a version that this one does not read: an error
+    consumer.application()  # of a version that this one does not read: an error
     batch = find_committed(consumer.store, consumer.namespace, batch_id)
     if batch.owner != str(owner) and _verdict(consumer, batch) is Verdict.ACTIVE:
         raise _at_work(batch)
@@ -121,7 +120,7 @@ def _require_over(consumer: Consumer, batch: Batch) -> None:
         raise _at_work(batch)
     if verdict is Verdict.OVER:
         return
-    application = cast("Application | None", consumer.store.get(Key(APPLICATION, consumer.namespace, ())))
+    application = consumer.application()
     longer_ms = application.silence_ms(Owner.parse(batch.owner)) if application else 0
     duration = max(consumer.options.lease_duration.total_seconds(), longer_ms / 1000)
     consumer.say(

@@ -6,15 +6,12 @@ Rows are deleted first, and the application's row changes last: until then every
 
 from __future__ import annotations
 
-from typing import cast
-
 from shardbatch.consumer.deed import Deed, Done
 from shardbatch.consumer.drop import effect as drop_effect
 from shardbatch.consumer.lineage_hold import UNDECIDED, Hold, obstacle
 from shardbatch.core.application import Application
 from shardbatch.core.lease import Lease
 from shardbatch.core.position import Position
-from shardbatch.core.rows import APPLICATION, Key
 from shardbatch.errors import ConfigurationError
 
 
@@ -47,11 +44,8 @@ def restart(deed: Deed, application: Application, stream_id: str, start: Positio
         for shard_id in list(hold.rows):
             if not hold.write(shard_id, lambda lease: None):
                 hold.rows.pop(shard_id, None)  # gone, or another's: the next round tells
-    key = Key(APPLICATION, deed.namespace, ())
-    while True:
-        current = cast(Application, deed.store.get(key))
-        if deed.store.replace(current, current.renewed(stream_id, start, deed.note(text))):
-            break
+    while not deed.store.replace(application, application.renewed(stream_id, start, deed.note(text))):
+        application = deed.expect_application()
     told = [deed.told(row, "deleted", effect=_effect(row)) for row in hold.before.values()]
     return (Done("application", name, "", "reset", effect=text), *hold.dropped, *told)
 

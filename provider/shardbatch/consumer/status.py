@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
-from shardbatch.core.application import Application
+from shardbatch.consumer.consumer import Rows
 from shardbatch.core.batch import KEPT, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import LeaseStore
-from shardbatch.core.rows import APPLICATION, BATCH, SHARD_LEASE, Key, Namespace
+from shardbatch.core.rows import BATCH, SHARD_LEASE, Namespace
 from shardbatch.errors import ConfigurationError
 
 
@@ -103,12 +103,7 @@ def status(store: LeaseStore, namespace: Namespace, scope: str = "") -> Status:
 
     :raises ConfigurationError: if the store has no such application.
     """
-    application = cast(Application | None, store.get(Key(APPLICATION, namespace, ())))
-    if application is None:
-        raise ConfigurationError(
-            "There is no application {} in this lease store.".format(namespace),
-            remedy="Check app_name, stream_name and the store; the application's first claim makes its rows.",
-        )
+    application = Rows(namespace=namespace, store=store).expect_application()
     leases = shards(store, namespace, scope)
     unfinished: list[Batch] = []
     aside: list[Batch] = []
