@@ -18,7 +18,7 @@ from shardbatch.hooks.lazy_source import LazySource
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.liveness import liveness
 from shardbatch.hooks.run import RunRequest, request_of
-from shardbatch.hooks.settings import default_leases, default_staging, deployment_id
+from shardbatch.hooks.settings import chosen_leases, chosen_staging, deployment_id
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.steps import Steps
 from shardbatch.hooks.streams import KinesisStream
@@ -64,8 +64,8 @@ class Application:
         return cls(
             app_name=app_name,
             stream=stream,
-            leases=_needed("leases", leases or default_leases()),
-            staging=_needed("staging", staging or default_staging()),
+            leases=chosen_leases(leases),
+            staging=chosen_staging(staging),
             **{name: value for name, value in more.items() if value is not None},
         )
 
@@ -144,11 +144,3 @@ class Application:
             interval=request.interval,
             replay=request.replay,
         )
-
-
-def _needed(name: str, value: Any) -> Any:
-    if value is None:
-        raise ConfigurationError(
-            f"No {name} given.", remedy=f"Give {name}=, or set [shardbatch] {name} in Airflow's configuration."
-        )
-    return value

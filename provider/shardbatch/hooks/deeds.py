@@ -11,10 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.rows import Namespace
-from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.liveness import liveness
-from shardbatch.hooks.settings import default_leases, default_staging, deployment_id
+from shardbatch.hooks.settings import chosen_leases, default_staging, deployment_id
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
 
@@ -57,12 +56,7 @@ class Deeds:
 
         :raises ConfigurationError: if there is none.
         """
-        found = self.leases or default_leases()
-        if found is None:
-            raise ConfigurationError(
-                "No leases given.", remedy="Give leases=, or set [shardbatch] leases in Airflow's configuration."
-            )
-        return found
+        return chosen_leases(self.leases)
 
     def perform(
         self,

@@ -12,9 +12,7 @@ from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.settings import deployment_id
 
 if TYPE_CHECKING:
-    from shardbatch.consumer.replay_run import ReplayRun
-
-    __all__ = ["ReplayRun", "order_replay"]
+    from shardbatch.consumer.replay_run import ReplayRun as ReplayRun
 
 
 def order_replay(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from airflow.sdk.configuration import conf
@@ -11,6 +12,8 @@ from airflow.sdk.configuration import conf
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import DynamoDBLeases, Leases, SQLLeases
 from shardbatch.hooks.staging import Staging
+
+Found = TypeVar("Found", Leases, Staging)
 
 #: The deployment of a lease store that nobody else can reach: a SQLite file.
 LOCAL = "local"
@@ -42,6 +45,30 @@ def default_leases() -> Leases | None:
     """
     text = setting("leases")
     return leases_of(text, "Airflow's setting [shardbatch] leases") if text else None
+
+
+def chosen_leases(given: Leases | None) -> Leases:
+    """The lease store that an author names, else that of the deployment.
+
+    :raises ConfigurationError: if there is none, or the setting cannot be read.
+    """
+    return _needed("leases", given or default_leases())
+
+
+def chosen_staging(given: Staging | None) -> Staging:
+    """The staging folder that an author names, else that of the deployment.
+
+    :raises ConfigurationError: if there is none, or the setting cannot be read.
+    """
+    return _needed("staging", given or default_staging())
+
+
+def _needed(name: str, found: Found | None) -> Found:
+    if found is None:
+        raise ConfigurationError(
+            f"No {name} given.", remedy=f"Give {name}=, or set [shardbatch] {name} in Airflow's configuration."
+        )
+    return found
 
 
 def without_secrets(text: str) -> str:

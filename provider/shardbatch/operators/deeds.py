@@ -7,6 +7,7 @@ it was; what was done already when it is tried again is no failure.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -75,9 +76,9 @@ class DeedOperator(BaseOperator):
         """The rows that are meant."""
         return Deeds(self.app_name, self.stream, self.leases, self.staging)
 
+    @abstractmethod
     def choice(self) -> dict[str, Any]:
         """What is chosen, as the use-case wants it."""
-        raise NotImplementedError
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Do it, or say what would be done."""

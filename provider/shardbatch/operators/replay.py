@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import DagRunTriggerException
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.replay import order_replay
-from shardbatch.hooks.settings import default_leases
+from shardbatch.hooks.settings import chosen_leases
 from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.step import final_errors, place
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from shardbatch.hooks.replay import ReplayRun
-
-NO_LEASES = "No leases given."
-GIVE_LEASES = "Give leases=, or set [shardbatch] leases in Airflow's configuration."
 
 
 class ReplayBatchOperator(BaseOperator):
@@ -73,8 +70,10 @@ class ReplayBatchOperator(BaseOperator):
         self.target_group_id = target_group_id
         self.wait_for_completion = wait_for_completion
         self.poke_interval = poke_interval
-        if leases is None and default_leases() is None:
-            raise ConfigurationError(f"{place(self)}: {NO_LEASES}", remedy=GIVE_LEASES)
+        try:
+            chosen_leases(leases)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
 
     def execute(self, context: Context) -> None:
         """Start the run.
@@ -105,11 +104,8 @@ class ReplayBatchOperator(BaseOperator):
         def render(text: str) -> str:
             return str(self.render_template(text, context, environment))
 
-        leases = self.leases or default_leases()
-        if leases is None:
-            raise ConfigurationError(NO_LEASES, remedy=GIVE_LEASES)
         return order_replay(
-            leases.rendered(render),
+            chosen_leases(self.leases).rendered(render),
             self.app_name,
             self.stream.rendered(render).stream_name,
             self.batch_id,
