@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from shardbatch.hooks.staging import Staging as Staging
     from shardbatch.hooks.streams import KinesisStream as KinesisStream
     from shardbatch.landing.batch import open_batch as open_batch
+    from shardbatch.operators.actions import AcceptGapOperator as AcceptGapOperator
+    from shardbatch.operators.actions import DropBatchOperator as DropBatchOperator
+    from shardbatch.operators.actions import ParkBatchOperator as ParkBatchOperator
+    from shardbatch.operators.actions import ReleaseOperator as ReleaseOperator
+    from shardbatch.operators.actions import ResetOperator as ResetOperator
+    from shardbatch.operators.actions import SetAsideBatchOperator as SetAsideBatchOperator
+    from shardbatch.operators.actions import UnparkBatchOperator as UnparkBatchOperator
     from shardbatch.operators.claim import ClaimOperator as ClaimOperator
     from shardbatch.operators.commit import CommitOperator as CommitOperator
     from shardbatch.operators.commit import ReportOperator as ReportOperator
-    from shardbatch.operators.deeds import AcceptGapOperator as AcceptGapOperator
-    from shardbatch.operators.deeds import DropBatchOperator as DropBatchOperator
-    from shardbatch.operators.deeds import ParkBatchOperator as ParkBatchOperator
-    from shardbatch.operators.deeds import ReleaseOperator as ReleaseOperator
-    from shardbatch.operators.deeds import ResetOperator as ResetOperator
-    from shardbatch.operators.deeds import SetAsideBatchOperator as SetAsideBatchOperator
-    from shardbatch.operators.deeds import UnparkBatchOperator as UnparkBatchOperator
     from shardbatch.operators.freeze import FreezeOperator as FreezeOperator
     from shardbatch.operators.read import ReadOperator as ReadOperator
     from shardbatch.operators.replay import ReplayBatchOperator as ReplayBatchOperator
@@ -39,28 +39,28 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AcceptGapOperator": "operators.deeds",
+    "AcceptGapOperator": "operators.actions",
     "ClaimOperator": "operators.claim",
     "ClaimOptions": "core.policies",
     "CommitOperator": "operators.commit",
-    "DropBatchOperator": "operators.deeds",
+    "DropBatchOperator": "operators.actions",
     "DynamoDBLeases": "hooks.leases",
     "FreezeOperator": "operators.freeze",
     "KinesisStream": "hooks.streams",
-    "ParkBatchOperator": "operators.deeds",
+    "ParkBatchOperator": "operators.actions",
     "Policies": "core.policies",
     "ReadLimits": "core.limits",
     "ReadOperator": "operators.read",
-    "ReleaseOperator": "operators.deeds",
+    "ReleaseOperator": "operators.actions",
     "ReplayBatchOperator": "operators.replay",
     "ReportOperator": "operators.commit",
-    "ResetOperator": "operators.deeds",
+    "ResetOperator": "operators.actions",
     "SQLLeases": "hooks.leases",
-    "SetAsideBatchOperator": "operators.deeds",
+    "SetAsideBatchOperator": "operators.actions",
     "SparkSubmitBatchOperator": "operators.spark",
     "Staging": "hooks.staging",
     "StreamBatch": "task_group",
-    "UnparkBatchOperator": "operators.deeds",
+    "UnparkBatchOperator": "operators.actions",
     "batch_params": "task_group",
     "open_batch": "landing.batch",
 }

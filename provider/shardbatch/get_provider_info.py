@@ -22,7 +22,7 @@ def get_provider_info() -> dict[str, Any]:
     }
 
 
-OPERATORS = ("claim", "read", "freeze", "spark", "commit", "deeds", "replay")
+OPERATORS = ("claim", "read", "freeze", "spark", "commit", "actions", "replay")
 HOOKS = ("streams", "leases", "staging")
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shardbatch.consumer.deed import Done
+from shardbatch.consumer.action import Done
 from shardbatch.consumer.reset import reset
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch

@@ -29,7 +29,7 @@ from shardbatch.consumer import release as releases
 from shardbatch.consumer import reset as resets
 from shardbatch.consumer import set_aside as asides
 from shardbatch.consumer import status as statuses
-from shardbatch.consumer.deed import Done
+from shardbatch.consumer.action import Done
 from shardbatch.consumer.replay import find_committed
 from shardbatch.consumer.replay_run import note_replay, plan_replay
 from shardbatch.core.ports import Landing, LeaseStore
@@ -123,7 +123,7 @@ def _act(args: Arguments, verb: Callable[..., Sequence[Done]], *, staging: bool 
         if staging:
             chosen["landing"] = _landing()
         found = verb(store, namespace, actor=_person(), reason=args.reason, dry_run=not args.yes, **chosen)
-    _print(args.output, found, tables.deeds(found))
+    _print(args.output, found, tables.actions(found))
     if not args.yes:
         sys.stderr.write("This is a preview; nothing was changed. Give --yes and --reason to do it.\n")
     if any(item.result == "left" for item in found):

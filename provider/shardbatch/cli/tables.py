@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shardbatch.consumer.deed import Done
+from shardbatch.consumer.action import Done
 from shardbatch.consumer.migrate import Migrated
 from shardbatch.consumer.replay_run import ReplayRun
 from shardbatch.consumer.status import BatchStatus, OwnerStatus, ShardStatus, Status
@@ -119,7 +119,7 @@ def shards(found: Iterable[ShardStatus], now_ms: int) -> Table:
     ]
 
 
-def deeds(found: Iterable[Done]) -> Table:
+def actions(found: Iterable[Done]) -> Table:
     """One line a row that was, or would be, changed."""
     return [
         {

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from shardbatch.consumer.deed import Deed, Done, Stays
+from shardbatch.consumer.action import Action, Done, Stays
 from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import LeaseStore
@@ -38,19 +38,19 @@ def accept_gap(
     """
     if bool(shards) == every:
         raise ConfigurationError("No gaps were chosen, or all and some.", remedy="Name shards, or choose all.")
-    deed = Deed(
+    action = Action(
         namespace=namespace, store=store, scope=scope, verb="accept", past="accepted",
         actor=actor, reason=reason, dry_run=dry_run,
     )  # fmt: skip
-    deed.begin()
-    chosen = [row for row in deed.leases() if row.landed and row.waits_for_gap] if every else []
-    chosen += [deed.expect_lease(shard_id) for shard_id in shards]
+    action.begin()
+    chosen = [row for row in action.leases() if row.landed and row.waits_for_gap] if every else []
+    chosen += [action.expect_lease(shard_id) for shard_id in shards]
     found = [row for row in chosen if _stays(row) is None]
     if found:
         named = ", ".join(row.shard_id for row in found[:5])
         more = " and {} more".format(len(found) - 5) if len(found) > 5 else ""
-        deed.record("the gaps of {}{}".format(named, more))
-    return tuple(deed.change(row, _stays, partial(_accepted, deed), _effect)[0] for row in chosen)
+        action.record("the gaps of {}{}".format(named, more))
+    return tuple(action.change(row, _stays, partial(_accepted, action), _effect)[0] for row in chosen)
 
 
 def _stays(lease: Lease) -> Stays | None:
@@ -63,8 +63,8 @@ def _stays(lease: Lease) -> Stays | None:
     return None
 
 
-def _accepted(deed: Deed, lease: Lease) -> Lease:
-    return leases.accept_gap(lease, deed.note("the gap"), deed.now_ms())
+def _accepted(action: Action, lease: Lease) -> Lease:
+    return leases.accept_gap(lease, action.note("the gap"), action.now_ms())
 
 
 def _effect(lease: Lease) -> str:

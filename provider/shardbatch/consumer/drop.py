@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from shardbatch.consumer.deed import Deed, Done, Stays
+from shardbatch.consumer.action import Action, Done, Stays
 from shardbatch.consumer.set_aside import at_work, fate
 from shardbatch.consumer.settle import unstamp
 from shardbatch.core import batch as batches
@@ -41,47 +41,47 @@ def drop(
     :param landing: names the folders that finished starts wrote; default: they are not looked for.
     :raises ConfigurationError: if application or batch is not there, or the reason is empty.
     """
-    deed = Deed(
+    action = Action(
         namespace=namespace, store=store, scope=scope, verb="drop", past="dropped",
         actor=actor, reason=reason, dry_run=dry_run, liveness=liveness, force=force, landing=landing,
     )  # fmt: skip
-    deed.begin()
-    batch = deed.expect_batch(batch_id)
-    if _stays(deed, batch) is None:
-        deed.record("batch {}".format(batch_id))
-    done, row = deed.change(batch, partial(_stays, deed), partial(_dropped, deed), partial(effect, deed))
+    action.begin()
+    batch = action.expect_batch(batch_id)
+    if _stays(action, batch) is None:
+        action.record("batch {}".format(batch_id))
+    done, row = action.change(batch, partial(_stays, action), partial(_dropped, action), partial(effect, action))
     if row.state is BatchState.VOID and not dry_run:
-        free(deed, row)
+        free(action, row)
     return (done,)
 
 
-def discard(deed: Deed, batch: Batch) -> Batch:
-    """B6 on the way of another deed, after its own checks; the row then, void unless it was decided meanwhile."""
+def discard(action: Action, batch: Batch) -> Batch:
+    """B6 on the way of another action, after its own checks; the row then, void unless it was decided meanwhile."""
     current = batch
     while current.state in (BatchState.FROZEN, BatchState.PARKED):
-        changed = batches.discard(current, deed.note())
-        if deed.store.replace(current, changed):
+        changed = batches.discard(current, action.note())
+        if action.store.replace(current, changed):
             return changed
-        current = deed.expect_batch(batch.batch_id)
+        current = action.expect_batch(batch.batch_id)
     return current
 
 
-def free(deed: Deed, batch: Batch) -> list[Lease]:
+def free(action: Action, batch: Batch) -> list[Lease]:
     """L6 for every lease of a void batch: landed, and nobody's."""
-    stamped = deed.leases(batch_id=batch.batch_id)
-    return [row for lease in stamped if (row := unstamp(deed, lease, batch.batch_id, free=True))]
+    stamped = action.leases(batch_id=batch.batch_id)
+    return [row for lease in stamped if (row := unstamp(action, lease, batch.batch_id, free=True))]
 
 
-def effect(deed: Deed, batch: Batch) -> str:
+def effect(action: Action, batch: Batch) -> str:
     """What follows when a batch is discarded."""
     if batch.set_aside is not None:
         return "its {} records cannot be relied on for a replay any more".format(batch.records)
-    shards = len(deed.leases(batch_id=batch.batch_id))
-    parts = ["the slices of {} shards go into a later batch".format(shards), fate(deed, batch)]
-    return "; ".join([*parts, *orphans(deed, batch)])
+    shards = len(action.leases(batch_id=batch.batch_id))
+    parts = ["the slices of {} shards go into a later batch".format(shards), fate(action, batch)]
+    return "; ".join([*parts, *orphans(action, batch)])
 
 
-def orphans(deed: Deed, batch: Batch) -> list[str]:
+def orphans(action: Action, batch: Batch) -> list[str]:
     """What may stay in the sink under the id of a batch that never commits: said unless it is sure that nothing can."""
     if not batch.records:
         return []
@@ -90,8 +90,8 @@ def orphans(deed: Deed, batch: Batch) -> list[str]:
         said += " in start folders, which read_committed never shows"
     if batch.attempt_ref:
         said += ", written by application {}".format(batch.attempt_ref)
-    if deed.landing is not None:
-        said += _finished(deed.landing, batch)
+    if action.landing is not None:
+        said += _finished(action.landing, batch)
     return [said]
 
 
@@ -104,7 +104,7 @@ def _finished(landing: Landing, batch: Batch) -> str:
     return ", finished below {}".format(", ".join(named)) if named else ", none finished"
 
 
-def _stays(deed: Deed, batch: Batch) -> Stays | None:
+def _stays(action: Action, batch: Batch) -> Stays | None:
     if batch.state is BatchState.VOID:
         return Stays("it is discarded already", already=True)
     if batch.state is BatchState.COMMITTED:
@@ -112,10 +112,10 @@ def _stays(deed: Deed, batch: Batch) -> Stays | None:
             return None
         already = batch.set_aside is not None
         return Stays("it is dropped already" if already else "it is committed, so its records are done", already)
-    return at_work(deed, batch)
+    return at_work(action, batch)
 
 
-def _dropped(deed: Deed, batch: Batch) -> Batch:
+def _dropped(action: Action, batch: Batch) -> Batch:
     if batch.state is BatchState.COMMITTED:
-        return batches.drop(batch, deed.note())
-    return batches.discard(batch, deed.note())
+        return batches.drop(batch, action.note())
+    return batches.discard(batch, action.note())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shardbatch.consumer.deed import Deed
+from shardbatch.consumer.action import Action
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import SCHEMA_VERSION, Namespace
 
@@ -34,7 +34,7 @@ def migrate(
     :raises UnsupportedSchema: if its rows are of a later version than this one reads.
     :raises StoreError: with the database's own words, if it does not allow it.
     """
-    deed = Deed(
+    action = Action(
         namespace=namespace,
         store=store,
         verb="migrate",
@@ -43,17 +43,17 @@ def migrate(
         reason=reason,
         dry_run=dry_run,
     )
-    deed.require_reason()
+    action.require_reason()
     statements = store.pending()
     found = [Migrated(text, "would run" if dry_run else "run") for text in statements]
     if dry_run and statements:  # the application's row cannot be read before
         return tuple(found)
     if not dry_run:
         store.prepare()
-    row = deed.begin()
+    row = action.begin()
     what = f"application {row.namespace} from schema version {row.schema_version} to {SCHEMA_VERSION}"
     if row.schema_version == SCHEMA_VERSION:
         return (*found, Migrated(f"application {row.namespace} has schema version {SCHEMA_VERSION}", "already"))
-    while not dry_run and not store.replace(row, row.migrated(deed.note(f"to version {SCHEMA_VERSION}"))):
-        row = deed.begin()
+    while not dry_run and not store.replace(row, row.migrated(action.note(f"to version {SCHEMA_VERSION}"))):
+        row = action.begin()
     return (*found, Migrated(what, "would raise" if dry_run else "raised"))

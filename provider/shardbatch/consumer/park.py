@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from shardbatch.consumer.deed import Deed, Done, Stays
+from shardbatch.consumer.action import Action, Done, Stays
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.ports import LeaseStore
@@ -31,11 +31,11 @@ def park(
     :param dry_run: only say what would be done (default).
     :raises ConfigurationError: if application or batch is not there, or the reason is empty.
     """
-    deed = Deed(
+    action = Action(
         namespace=namespace, store=store, scope=scope, verb="park", past="parked",
         actor=actor, reason=reason, dry_run=dry_run,
     )  # fmt: skip
-    return _turn(deed, batch_id, BatchState.FROZEN, BatchState.PARKED)
+    return _turn(action, batch_id, BatchState.FROZEN, BatchState.PARKED)
 
 
 def unpark(
@@ -56,16 +56,16 @@ def unpark(
     :param dry_run: only say what would be done (default).
     :raises ConfigurationError: if application or batch is not there, or the reason is empty.
     """
-    deed = Deed(
+    action = Action(
         namespace=namespace, store=store, scope=scope, verb="unpark", past="unparked",
         actor=actor, reason=reason, dry_run=dry_run,
     )  # fmt: skip
-    return _turn(deed, batch_id, BatchState.PARKED, BatchState.FROZEN)
+    return _turn(action, batch_id, BatchState.PARKED, BatchState.FROZEN)
 
 
-def _turn(deed: Deed, batch_id: str, before: BatchState, after: BatchState) -> tuple[Done, ...]:
-    deed.begin()
-    batch = deed.expect_batch(batch_id)
+def _turn(action: Action, batch_id: str, before: BatchState, after: BatchState) -> tuple[Done, ...]:
+    action.begin()
+    batch = action.expect_batch(batch_id)
     make = batches.park if after is BatchState.PARKED else batches.unpark
 
     def stays(row: Batch) -> Stays | None:
@@ -76,12 +76,12 @@ def _turn(deed: Deed, batch_id: str, before: BatchState, after: BatchState) -> t
         return Stays(OVER[row.state])
 
     def effect(row: Batch) -> str:
-        shards = len(deed.leases(batch_id=row.batch_id))
+        shards = len(action.leases(batch_id=row.batch_id))
         if after is BatchState.PARKED:
             return "its {} shards wait, all others go on".format(shards)
         who = "its owner goes on with it, or the next run once that is over" if row.owner else "the next run takes it"
         return "{}; {} shards wait for it".format(who, shards)
 
     if stays(batch) is None:
-        deed.record("batch {}".format(batch_id))
-    return (deed.change(batch, stays, lambda row: make(row, deed.note()), effect)[0],)
+        action.record("batch {}".format(batch_id))
+    return (action.change(batch, stays, lambda row: make(row, action.note()), effect)[0],)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardbatch.consumer.deed import Deed, Done, Stays
+from shardbatch.consumer.action import Action, Done, Stays
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
 from shardbatch.core.batch import Batch, BatchState
@@ -40,33 +40,33 @@ def release(
     """
     if not (owner or shards or batch_id):
         raise ConfigurationError("Nothing was chosen to release.", remedy="Name an owner, shards or a batch.")
-    deed = Deed(
+    action = Action(
         namespace=namespace, store=store, scope=scope, verb="release", past="released",
         actor=actor, reason=reason, dry_run=dry_run,
     )  # fmt: skip
-    deed.begin()
-    rows = _leases(deed, owner, shards) if owner or shards else []
-    frozen = _batches(deed, None if shards else owner, batch_id)
+    action.begin()
+    rows = _leases(action, owner, shards) if owner or shards else []
+    frozen = _batches(action, None if shards else owner, batch_id)
     if rows or frozen:
-        deed.record(_chosen(owner, shards, batch_id))
+        action.record(_chosen(owner, shards, batch_id))
     if not shards:  # the leases of a batch that goes as well follow it, stamped as they are
         going = {batch.batch_id for batch in frozen}
         rows = [lease for lease in rows if lease.batch_id not in going]
-    freed = [_free_batch(deed, batch) for batch in frozen]
-    return tuple(freed + [_free_lease(deed, lease) for lease in rows])
+    freed = [_free_batch(action, batch) for batch in frozen]
+    return tuple(freed + [_free_lease(action, lease) for lease in rows])
 
 
-def _leases(deed: Deed, owner: str | None, shards: Sequence[str]) -> list[Lease]:
+def _leases(action: Action, owner: str | None, shards: Sequence[str]) -> list[Lease]:
     if not shards:
-        return deed.leases(lease_owner=owner or "")
-    found = [deed.expect_lease(shard_id) for shard_id in shards]
+        return action.leases(lease_owner=owner or "")
+    found = [action.expect_lease(shard_id) for shard_id in shards]
     return [row for row in found if owner is None or row.lease_owner == owner]
 
 
-def _batches(deed: Deed, owner: str | None, batch_id: str | None) -> list[Batch]:
+def _batches(action: Action, owner: str | None, batch_id: str | None) -> list[Batch]:
     if batch_id:
-        return [deed.expect_batch(batch_id)]
-    rows = deed.batches_of(owner) if owner is not None else []
+        return [action.expect_batch(batch_id)]
+    rows = action.batches_of(owner) if owner is not None else []
     return [row for row in rows if row.state is BatchState.FROZEN]
 
 
@@ -80,12 +80,12 @@ def _chosen(owner: str | None, shards: Sequence[str], batch_id: str | None) -> s
     return "; ".join(filter(None, chosen))
 
 
-def _free_lease(deed: Deed, seen: Lease) -> Done:
+def _free_lease(action: Action, seen: Lease) -> Done:
     holder = seen.lease_owner
 
     def stays(lease: Lease) -> Stays | None:
         if lease.batch_id is not None:
-            if deed.batch(lease.batch_id) is None:
+            if action.batch(lease.batch_id) is None:
                 return Stays("a freeze stamped it and made no batch; the next claim frees it once that freeze is over")
             return Stays("it is frozen in batch {0}; release that with --batch {0}".format(lease.batch_id))
         if lease.lease_owner is None:
@@ -96,10 +96,10 @@ def _free_lease(deed: Deed, seen: Lease) -> Done:
             return Stays("it went to {} meanwhile".format(lease.lease_owner))
         return None
 
-    return deed.change(seen, stays, lambda row: leases.release(row, deed.now_ms(), note=deed.note()))[0]
+    return action.change(seen, stays, lambda row: leases.release(row, action.now_ms(), note=action.note()))[0]
 
 
-def _free_batch(deed: Deed, seen: Batch) -> Done:
+def _free_batch(action: Action, seen: Batch) -> Done:
     holder = seen.owner
 
     def stays(batch: Batch) -> Stays | None:
@@ -115,4 +115,4 @@ def _free_batch(deed: Deed, seen: Batch) -> Done:
             return Stays("it went to {} meanwhile".format(batch.owner))
         return None
 
-    return deed.change(seen, stays, lambda row: batches.disown(row, deed.note()))[0]
+    return action.change(seen, stays, lambda row: batches.disown(row, action.note()))[0]

@@ -6,8 +6,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+from shardbatch.consumer.action import Action
 from shardbatch.consumer.consumer import SYSTEM_CLOCK
-from shardbatch.consumer.deed import Deed
 from shardbatch.consumer.replay import find_committed
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import LeaseStore
@@ -90,7 +90,7 @@ def note_replay(store: LeaseStore, namespace: Namespace, planned: ReplayRun, *, 
     :raises ConfigurationError: if the reason is empty.
     """
     moment = SYSTEM_CLOCK.now_ms()  # the same on the row and in the run's note
-    deed = Deed(
+    action = Action(
         namespace=namespace,
         store=store,
         verb="replay",
@@ -101,5 +101,5 @@ def note_replay(store: LeaseStore, namespace: Namespace, planned: ReplayRun, *, 
         clock=replace(SYSTEM_CLOCK, now_ms=lambda: moment),
     )
     what = f"batch {planned.batch_id} by run {planned.run_id} of DAG {planned.dag_id}"
-    deed.record(what)
-    return deed.note(what)[:LONGEST_RUN_NOTE]
+    action.record(what)
+    return action.note(what)[:LONGEST_RUN_NOTE]

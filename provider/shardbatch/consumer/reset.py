@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from shardbatch.consumer.action import Action, Done
 from shardbatch.consumer.consumer import SYSTEM_CLOCK
-from shardbatch.consumer.deed import Deed, Done
 from shardbatch.consumer.drop import effect as drop_effect
 from shardbatch.consumer.lineage_hold import UNDECIDED, Hold, obstacle
 from shardbatch.consumer.restart import restart
@@ -89,26 +89,26 @@ def reset(
         shard is not there.
     """
     _require_choice(to, shards, every, stream_id)
-    deed = Deed(
+    action = Action(
         namespace=namespace, store=store, clock=clock, verb="reset", past="reset",
         actor=actor, reason=reason, dry_run=dry_run, liveness=liveness, force=force, landing=landing,
     )  # fmt: skip
-    application = deed.begin()
+    application = action.begin()
     if stream_id is not None:
-        return restart(deed, application, stream_id, to or application.start_position)
+        return restart(action, application, stream_id, to or application.start_position)
     assert to is not None
-    rows = deed.leases()
+    rows = action.leases()
     for shard_id in shards:
-        deed.expect_lease(shard_id)
-    finished = _finish(deed, rows)
+        action.expect_lease(shard_id)
+    finished = _finish(action, rows)
     if finished:
         return finished
     roots = set(shards) if not every else {row.shard_id for row in rows}
-    found = _preview(deed, descendants(rows, roots), roots, to)
+    found = _preview(action, descendants(rows, roots), roots, to)
     if dry_run or any(item.result == "left" for item in found):
         return found
-    deed.record("{} to {}".format("all shards" if every else ", ".join(shards[:5]), to))
-    return _move(deed, roots, to)
+    action.record("{} to {}".format("all shards" if every else ", ".join(shards[:5]), to))
+    return _move(action, roots, to)
 
 
 def _require_choice(to: Position | None, shards: Sequence[str], every: bool, stream_id: str | None) -> None:
@@ -133,18 +133,18 @@ def descendants(rows: Iterable[Lease], roots: set[str]) -> list[Lease]:
     return [known[shard_id] for shard_id in sorted(found, key=lambda name: (depth[name], name))]
 
 
-def _preview(deed: Deed, rows: list[Lease], roots: set[str], to: Position) -> tuple[Done, ...]:
+def _preview(action: Action, rows: list[Lease], roots: set[str], to: Position) -> tuple[Done, ...]:
     told: list[Done] = []
-    batches = {row.batch_id: deed.batch(row.batch_id) for row in rows if row.batch_id is not None}
+    batches = {row.batch_id: action.batch(row.batch_id) for row in rows if row.batch_id is not None}
     for batch in batches.values():
         if batch is not None and batch.state in UNDECIDED:
-            told.append(deed.told(batch, "would drop", effect=drop_effect(deed, batch)))
+            told.append(action.told(batch, "would drop", effect=drop_effect(action, batch)))
     for row in rows:
-        why = obstacle(deed, row)
+        why = obstacle(action, row)
         effect = "" if why else effect_of(row, target(row, roots, to))
-        told.append(deed.told(row, "left" if why else "would reset", why, effect))
+        told.append(action.told(row, "left" if why else "would reset", why, effect))
     blocked = [item for item in told if item.result == "left"]
-    return tuple(blocked if blocked and not deed.dry_run else told)
+    return tuple(blocked if blocked and not action.dry_run else told)
 
 
 def target(row: Lease, roots: set[str], to: Position) -> Position:
@@ -152,39 +152,39 @@ def target(row: Lease, roots: set[str], to: Position) -> Position:
     return TRIM_HORIZON if to.exact and row.shard_id not in roots else to
 
 
-def _move(deed: Deed, roots: set[str], to: Position) -> tuple[Done, ...]:
-    hold = Hold(deed)
+def _move(action: Action, roots: set[str], to: Position) -> tuple[Done, ...]:
+    hold = Hold(action)
     left = hold.take(lambda rows: descendants(rows, roots))
     if left is not None:
         return (*hold.dropped, left)
     told: list[Done] = list(hold.dropped)
     for row in descendants(hold.rows.values(), roots):
         place = target(row, roots, to)
-        note = deed.note("to {}".format(place))
+        note = action.note("to {}".format(place))
 
         def rewound(lease: Lease, place: Position = place, note: str = note) -> Lease:
-            return leases.rewind(lease, hold.taken, place, hold.rewound, note, deed.now_ms())
+            return leases.rewind(lease, hold.taken, place, hold.rewound, note, action.now_ms())
 
         before = hold.before[row.shard_id]
         if not hold.write(row.shard_id, rewound):
             why = "another reset took it; the others wait until reset is called again"
-            return (*told, deed.told(before, "left", why))
-        told.append(deed.told(before, "reset", effect=effect_of(before, place)))
-    _free(deed, list(hold.rows.values()))
+            return (*told, action.told(before, "left", why))
+        told.append(action.told(before, "reset", effect=effect_of(before, place)))
+    _free(action, list(hold.rows.values()))
     return tuple(told)
 
 
-def _free(deed: Deed, rows: list[Lease]) -> None:
+def _free(action: Action, rows: list[Lease]) -> None:
     """Children before their parents: so a lineage of which a part is still held cannot be begun by anyone."""
     for row in reversed(descendants(rows, {row.shard_id for row in rows})):
         current: Lease | None = row
         while current is not None and current.lease_owner == row.lease_owner:
-            if deed.store.replace(current, leases.release(current, deed.now_ms())):
+            if action.store.replace(current, leases.release(current, action.now_ms())):
                 break
-            current = deed.lease(row.shard_id)
+            current = action.lease(row.shard_id)
 
 
-def _finish(deed: Deed, rows: Sequence[Lease]) -> tuple[Done, ...]:
+def _finish(action: Action, rows: Sequence[Lease]) -> tuple[Done, ...]:
     """Free what a reset left that had rewritten all; one that had not is begun anew by the caller."""
     held: dict[str, list[Lease]] = {}
     open_ones: set[str] = set()
@@ -195,11 +195,11 @@ def _finish(deed: Deed, rows: Sequence[Lease]) -> tuple[Done, ...]:
             if not holder.rewound:
                 open_ones.add(holder.reset_id)
     done = [row for reset_id, members in held.items() if reset_id not in open_ones for row in members]
-    if not deed.dry_run:
-        _free(deed, done)
-    result = "would finish" if deed.dry_run else "finished"
+    if not action.dry_run:
+        _free(action, done)
+    result = "would finish" if action.dry_run else "finished"
     effect = "an earlier reset had moved it and died before it was free: {}; call reset again for another one"
-    return tuple(deed.told(row, result, effect=effect.format(row.note)) for row in done)
+    return tuple(action.told(row, result, effect=effect.format(row.note)) for row in done)
 
 
 def effect_of(row: Lease, to: Position) -> str:

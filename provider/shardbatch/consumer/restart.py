@@ -6,7 +6,7 @@ Rows are deleted first, and the application's row changes last: until then every
 
 from __future__ import annotations
 
-from shardbatch.consumer.deed import Deed, Done
+from shardbatch.consumer.action import Action, Done
 from shardbatch.consumer.drop import effect as drop_effect
 from shardbatch.consumer.lineage_hold import UNDECIDED, Hold, obstacle
 from shardbatch.core.application import Application
@@ -15,7 +15,7 @@ from shardbatch.core.position import Position
 from shardbatch.errors import ConfigurationError
 
 
-def restart(deed: Deed, application: Application, stream_id: str, start: Position) -> tuple[Done, ...]:
+def restart(action: Action, application: Application, stream_id: str, start: Position) -> tuple[Done, ...]:
     """Delete the rows of the old stream's shards, and accept another identity, from ``start`` on.
 
     :raises ConfigurationError: for an empty identity, or a start that is a record of the old stream.
@@ -25,41 +25,41 @@ def restart(deed: Deed, application: Application, stream_id: str, start: Positio
             "An application cannot begin anew on {!r} at {}.".format(stream_id, start),
             remedy="Give the identity that StreamRecreated names, and TRIM_HORIZON or an instant.",
         )
-    name = str(deed.namespace)
+    name = str(action.namespace)
     if application.stream_id == stream_id:
         return (Done("application", name, "", "already", "its rows belong to that stream already"),)
     text = "from stream {} to {}, read from {} on".format(application.stream_id, stream_id, start)
-    rows = deed.leases()
-    found = _preview(deed, rows)
-    if deed.dry_run:
+    rows = action.leases()
+    found = _preview(action, rows)
+    if action.dry_run:
         return (Done("application", name, "", "would reset", effect=text), *found)
     if any(item.result == "left" for item in found):
         return tuple(item for item in found if item.result == "left")
-    deed.record(text)
-    hold = Hold(deed)
-    while deed.leases():
+    action.record(text)
+    hold = Hold(action)
+    while action.leases():
         left = hold.take(list)
         if left is not None:
             return (*hold.dropped, left)
         for shard_id in list(hold.rows):
             if not hold.write(shard_id, lambda lease: None):
                 hold.rows.pop(shard_id, None)  # gone, or another's: the next round tells
-    while not deed.store.replace(application, application.renewed(stream_id, start, deed.note(text))):
-        application = deed.expect_application()
-    told = [deed.told(row, "deleted", effect=_effect(row)) for row in hold.before.values()]
+    while not action.store.replace(application, application.renewed(stream_id, start, action.note(text))):
+        application = action.expect_application()
+    told = [action.told(row, "deleted", effect=_effect(row)) for row in hold.before.values()]
     return (Done("application", name, "", "reset", effect=text), *hold.dropped, *told)
 
 
-def _preview(deed: Deed, rows: list[Lease]) -> list[Done]:
+def _preview(action: Action, rows: list[Lease]) -> list[Done]:
     told: list[Done] = []
-    batches = {row.batch_id: deed.batch(row.batch_id) for row in rows if row.batch_id is not None}
+    batches = {row.batch_id: action.batch(row.batch_id) for row in rows if row.batch_id is not None}
     for batch in batches.values():
         if batch is not None and batch.state in UNDECIDED:
-            text = "LOST from this application, unless it is set aside first; " + drop_effect(deed, batch)
-            told.append(deed.told(batch, "would drop", effect=text))
+            text = "LOST from this application, unless it is set aside first; " + drop_effect(action, batch)
+            told.append(action.told(batch, "would drop", effect=text))
     for row in rows:
-        why = obstacle(deed, row)
-        told.append(deed.told(row, "left" if why else "would delete", why, "" if why else _effect(row)))
+        why = obstacle(action, row)
+        told.append(action.told(row, "left" if why else "would delete", why, "" if why else _effect(row)))
     return told
 
 

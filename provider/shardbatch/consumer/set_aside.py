@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from shardbatch.consumer.deed import Deed, Done, Stays
+from shardbatch.consumer.action import Action, Done, Stays
 from shardbatch.consumer.settle import roll_forward
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
@@ -36,57 +36,57 @@ def set_aside(
     :param force: also if the owner is at work.
     :raises ConfigurationError: if application or batch is not there, or the reason is empty.
     """
-    deed = Deed(
+    action = Action(
         namespace=namespace, store=store, scope=scope, verb="set aside", past="set aside",
         actor=actor, reason=reason, dry_run=dry_run, liveness=liveness, force=force,
     )  # fmt: skip
-    deed.begin()
-    batch = deed.expect_batch(batch_id)
-    if _stays(deed, batch) is None:
-        deed.record("batch {}".format(batch_id))
-    done, row = deed.change(batch, partial(_stays, deed), partial(_aside, deed), partial(_effect, deed))
+    action.begin()
+    batch = action.expect_batch(batch_id)
+    if _stays(action, batch) is None:
+        action.record("batch {}".format(batch_id))
+    done, row = action.change(batch, partial(_stays, action), partial(_aside, action), partial(_effect, action))
     if row.set_aside is not None and not dry_run:
-        _move_on(deed, row)
+        _move_on(action, row)
     return (done,)
 
 
-def at_work(deed: Deed, batch: Batch) -> Stays | None:
+def at_work(action: Action, batch: Batch) -> Stays | None:
     """Why an undecided batch is left to its owner, if that is known to be at work."""
-    if deed.force or deed.over(batch.owner) is not False:
+    if action.force or action.over(batch.owner) is not False:
         return None
     return Stays("its owner is at work on it; end that run, or use force: its commit fails then, changing nothing")
 
 
-def fate(deed: Deed, batch: Batch) -> str:
+def fate(action: Action, batch: Batch) -> str:
     """What happens to an owner that is at work on a batch that is decided or discarded."""
-    if deed.over(batch.owner):
+    if action.over(batch.owner):
         return "its owner is over"
     return "if its owner is at work, its commit fails and changes nothing"
 
 
-def _stays(deed: Deed, batch: Batch) -> Stays | None:
+def _stays(action: Action, batch: Batch) -> Stays | None:
     if batch.set_aside is not None:
         return Stays("it is set aside already", already=True)
     if batch.state is BatchState.COMMITTED:
         return Stays("it is committed")
     if batch.state is BatchState.VOID:
         return Stays("it was discarded; its records are in later batches")
-    return at_work(deed, batch)
+    return at_work(action, batch)
 
 
-def _aside(deed: Deed, batch: Batch) -> Batch:
-    return batches.set_aside(batch, deed.note(), deed.now_ms())
+def _aside(action: Action, batch: Batch) -> Batch:
+    return batches.set_aside(batch, action.note(), action.now_ms())
 
 
-def _effect(deed: Deed, batch: Batch) -> str:
+def _effect(action: Action, batch: Batch) -> str:
     return "{} shards go on behind its {} records, which no reader sees until a replay; {}".format(
-        len(deed.leases(batch_id=batch.batch_id)), batch.records, fate(deed, batch)
+        len(action.leases(batch_id=batch.batch_id)), batch.records, fate(action, batch)
     )
 
 
-def _move_on(deed: Deed, batch: Batch) -> None:
+def _move_on(action: Action, batch: Batch) -> None:
     """L5; there is no output to mark. An interval's side leases have served (H)."""
-    for lease in deed.leases(batch_id=batch.batch_id):
-        moved = roll_forward(deed, batch, lease)
-        if moved is not None and deed.scope:
-            deed.store.delete(moved)
+    for lease in action.leases(batch_id=batch.batch_id):
+        moved = roll_forward(action, batch, lease)
+        if moved is not None and action.scope:
+            action.store.delete(moved)

@@ -298,7 +298,7 @@ def drop(batch: Batch, note: str) -> Batch:
 
 
 def _noted(batch: Batch, note: str | None) -> str | None:
-    """What was done to the batch, one deed after another; the oldest are forgotten."""
+    """What was done to the batch, one action after another; the oldest are forgotten."""
     if not note or not batch.note:
         return note or batch.note
     return "{}; {}".format(batch.note, note)[-LONGEST_NOTE:]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardbatch.consumer.deed import Done
+from shardbatch.consumer.action import Done
 from shardbatch.consumer.release import release
 from shardbatch.core import batch as batch_rows
 from shardbatch.core import lease as lease_rows

@@ -46,7 +46,7 @@ class Stays:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deed(Rows):
+class Action(Rows):
     """One call of a verb.
 
     ``verb`` and ``past`` are its words (``park``, ``parked``). ``liveness`` says whether an owner is over, where
@@ -71,7 +71,7 @@ class Deed(Rows):
         return self.expect_application()
 
     def require_reason(self) -> None:
-        """See that the deed has a reason, unless it is a preview.
+        """See that the action has a reason, unless it is a preview.
 
         :raises ConfigurationError: if it has none.
         """

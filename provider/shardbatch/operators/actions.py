@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 
 from shardbatch.errors import ConfigurationError, VerbRefused
-from shardbatch.hooks.deeds import Deeds
+from shardbatch.hooks.actions import Actions
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _FLAGS = {"true": True, "false": False}
 
 
-class DeedOperator(BaseOperator):
+class ActionOperator(BaseOperator):
     """What all of them have in common.
 
     Its output is a small dictionary: ``verb``, ``preview``, ``counts`` of results, the first ``rows``, and what was
@@ -68,13 +68,13 @@ class DeedOperator(BaseOperator):
         if not reason.strip():
             raise ConfigurationError(f"{place(self)}: no reason given.", remedy="Say why; it is kept on the rows.")
         try:
-            self.deeds()
+            self.actions()
         except ConfigurationError as error:
             raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
 
-    def deeds(self) -> Deeds:
+    def actions(self) -> Actions:
         """The rows that are meant."""
-        return Deeds(self.app_name, self.stream, self.leases, self.staging)
+        return Actions(self.app_name, self.stream, self.leases, self.staging)
 
     @abstractmethod
     def choice(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class DeedOperator(BaseOperator):
             preview = _FLAGS.get(str(self.preview).lower())
             if preview is None:
                 raise ConfigurationError(f"preview={self.preview!r} is not known.", remedy="It is true or false.")
-            answer = self.deeds().perform(
+            answer = self.actions().perform(
                 self.verb,
                 context,
                 lambda text: str(self.render_template(text, context, environment)),
@@ -103,14 +103,14 @@ class DeedOperator(BaseOperator):
         return answer
 
 
-class _OfBatch(DeedOperator):
+class _OfBatch(ActionOperator):
     """Of one batch.
 
     :param batch_id: the batch, templated.
     :param scope: that of an interval run's batch, templated; default: the live application.
     """
 
-    template_fields: Sequence[str] = (*DeedOperator.template_fields, "batch_id", "scope")
+    template_fields: Sequence[str] = (*ActionOperator.template_fields, "batch_id", "scope")
 
     def __init__(self, *, batch_id: str, scope: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -168,7 +168,7 @@ class DropBatchOperator(_OfBatchForced):
     verb = "drop"
 
 
-class ReleaseOperator(DeedOperator):
+class ReleaseOperator(ActionOperator):
     """Frees leases, or a frozen batch, whose owner will not come back.
 
     :param lease_owner: all that this owner holds, templated; or
@@ -178,7 +178,7 @@ class ReleaseOperator(DeedOperator):
     """
 
     verb = "release"
-    template_fields: Sequence[str] = (*DeedOperator.template_fields, "lease_owner", "shards", "batch_id", "scope")
+    template_fields: Sequence[str] = (*ActionOperator.template_fields, "lease_owner", "shards", "batch_id", "scope")
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class ReleaseOperator(DeedOperator):
         }
 
 
-class AcceptGapOperator(DeedOperator):
+class AcceptGapOperator(ActionOperator):
     """Lets shards go on behind records that expired unread.
 
     :param shards: these, templated; or
@@ -214,7 +214,7 @@ class AcceptGapOperator(DeedOperator):
     """
 
     verb = "accept-gap"
-    template_fields: Sequence[str] = (*DeedOperator.template_fields, "shards", "scope")
+    template_fields: Sequence[str] = (*ActionOperator.template_fields, "shards", "scope")
 
     def __init__(self, *, shards: Sequence[str] = (), every: bool = False, scope: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -227,7 +227,7 @@ class AcceptGapOperator(DeedOperator):
         return {"shards": _names(self.shards), "every": self.every, "scope": self.scope}
 
 
-class ResetOperator(DeedOperator):
+class ResetOperator(ActionOperator):
     """Moves shards, each with all its descendants, to a position; all or nothing.
 
     :param to: ``TRIM_HORIZON``, an instant (aware ``datetime`` or ISO text), or for one shard a checkpoint; templated.
@@ -238,7 +238,7 @@ class ResetOperator(DeedOperator):
     """
 
     verb = "reset"
-    template_fields: Sequence[str] = (*DeedOperator.template_fields, "to", "shards", "stream_id")
+    template_fields: Sequence[str] = (*ActionOperator.template_fields, "to", "shards", "stream_id")
 
     def __init__(
         self,

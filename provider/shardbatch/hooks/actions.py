@@ -18,7 +18,7 @@ from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
 
 if TYPE_CHECKING:
-    from shardbatch.consumer.deed import Done
+    from shardbatch.consumer.action import Done
 
 #: The use-case of each verb, and what it asks for beside the rows.
 VERBS: dict[str, tuple[str, frozenset[str]]] = {
@@ -35,7 +35,7 @@ NAMED = 20
 
 
 @dataclass(frozen=True)
-class Deeds:
+class Actions:
     """The rows of an application, as an author says where they are.
 
     :param leases: default: the setting ``[shardbatch] leases``.
