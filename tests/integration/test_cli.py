@@ -117,11 +117,14 @@ def test_machines_get_json_with_numbers(here: Run) -> None:
     assert (found["open_shards"], found["completed_shards"], found["millis_behind_latest"]) == (4, 1, 70_000)
     assert [batch["batch_id"] for batch in found["unfinished"]] == ["b2"]
     assert isinstance(found["ms_since_last_commit"], int)
+    assert (found["ms_until_loss"], found["expires_unknown"], found["claimed_by"]) == (None, 2, [])
 
 
 def test_shards_and_batches_are_lists(here: Run) -> None:
     shards = parsed(here("shards", *WHERE, "-o", "json"))
     assert {shard["shard_id"]: shard["state"] for shard in shards}["s-landed"] == "landed"
+    (done,) = [shard for shard in shards if shard["shard_id"] == "s-done"]
+    assert (done["all_read"], done["ms_until_loss"]) == (True, None)
     batches = parsed(here("batches", *WHERE, "--limit", "1", "-o", "json"))
     assert [batch["batch_id"] for batch in batches] == ["b2"]
 

@@ -17,7 +17,7 @@ from shardbatch.stores.sql import SQLStore
 LATER = {
     "shard_lease": {"caught_up_ms", "millis_behind_latest", "note"},
     "batch": {"attempt_closed", "attempt_seen_ms", "gaps", "note", "unparked", "set_aside"},
-    "application": {"claimed_by", "last_action"},
+    "application": {"claimed_by", "last_action", "retention_ms"},
 }
 
 

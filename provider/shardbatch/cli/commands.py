@@ -49,7 +49,7 @@ def status(args: Arguments) -> None:
     now = _now_ms()
     if args.output in ("json", "yaml"):
         since = None if found.last_commit_ms is None else now - found.last_commit_ms
-        _write(args.output, {**asdict(found), "ms_since_last_commit": since})
+        _write(args.output, {**_with_loss(found, now), "ms_since_last_commit": since})
         return
     _show(args.output, tables.summary(found, now))
     for title, table in (
@@ -66,9 +66,12 @@ def status(args: Arguments) -> None:
 def shards(args: Arguments) -> None:
     """``airflow shardbatch shards``"""
     with _opened(args) as (store, namespace):
-        statuses.status(store, namespace)  # a wrong name is an error, not an empty list
         found = statuses.shards(store, namespace)
-    _print(args.output, found, tables.shards(found, _now_ms()))
+    now = _now_ms()
+    if args.output in ("json", "yaml"):
+        _write(args.output, [_with_loss(shard, now) for shard in found])
+    else:
+        _show(args.output, tables.shards(found, now))
 
 
 def batches(args: Arguments) -> None:
@@ -242,6 +245,12 @@ def _print(output: str, found: Sequence[Any], table: tables.Table) -> None:
         _write(output, [asdict(item) for item in found])
     else:
         _show(output, table)
+
+
+def _with_loss(found: statuses.Status | statuses.ShardStatus, now_ms: int) -> dict[str, Any]:
+    """With the time until unread records may expire, by this machine's clock."""
+    left = None if found.expires_from_ms is None else found.expires_from_ms - now_ms
+    return {**asdict(found), "ms_until_loss": left}
 
 
 def _write(output: str, value: Any) -> None:

@@ -35,6 +35,13 @@ def age(then_ms: int | None, now_ms: int) -> str:
     return "-" if not then_ms else f"{span(now_ms - then_ms)} ago"
 
 
+def until(then_ms: int | None, now_ms: int) -> str:
+    """How long it is yet until an instant: ``now`` if it is over, ``unknown`` if nobody knows it."""
+    if then_ms is None:
+        return "unknown"
+    return span(then_ms - now_ms) if then_ms > now_ms else "now"
+
+
 def size(count: int) -> str:
     """A number of bytes."""
     value, names = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
@@ -57,10 +64,13 @@ def summary(found: Status, now_ms: int) -> Table:
         "stream id": found.stream_id,
         "started at": found.start_position,
         "deployments": ", ".join(found.deployments) or "-",
+        "claimed by": "; ".join(map(str, found.claimed_by)) or "-",
         "shards open": str(found.open_shards),
         "shards held, landed, frozen": f"{found.held_shards}, {found.landed_shards}, {found.frozen_shards}",
         "shards completed": str(found.completed_shards),
         "lag as last read": span(found.millis_behind_latest),
+        "retention of the stream": span(found.retention_ms),
+        "time until data loss": _until_loss(found, now_ms),
         "batches committed": str(found.committed_batches),
         "last commit": age(found.last_commit_ms, now_ms),
         "batches unfinished": str(len(found.unfinished)),
@@ -109,6 +119,7 @@ def shards(found: Iterable[ShardStatus], now_ms: int) -> Table:
             "state": item.state + (" (gap)" if item.pending_gap else ""),
             "checkpoint": item.checkpoint,
             "lag": span(item.millis_behind_latest),
+            "until loss": "-" if item.all_read else until(item.expires_from_ms, now_ms),
             "pending": "-" if item.pending_records is None else f"{item.pending_records:,}",
             "batch": item.batch_id or "-",
             "parents": " ".join(item.parent_shard_ids) or "-",
@@ -117,6 +128,14 @@ def shards(found: Iterable[ShardStatus], now_ms: int) -> Table:
         }
         for item in found
     ]
+
+
+def _until_loss(found: Status, now_ms: int) -> str:
+    """The least of all shards, and how many say nothing of it; ``-`` if every shard is read to its end."""
+    if found.expires_from_ms is None:
+        return "unknown" if found.expires_unknown else "-"
+    unknown = f", unknown for {found.expires_unknown} shards" if found.expires_unknown else ""
+    return until(found.expires_from_ms, now_ms) + unknown
 
 
 def actions(found: Iterable[Done]) -> Table:

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from shardbatch.consumer.consumer import Consumer, Verdicts
 from shardbatch.consumer.enrol import add_rows, enrol, uncovered
+from shardbatch.consumer.expiry import warn_of_expiry
 from shardbatch.consumer.replay import look
 from shardbatch.consumer.settle import Stamped, read_batches, settle
 from shardbatch.consumer.watch import abandoned, stood_still, waiting_ms
@@ -79,6 +80,7 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     rows = add_rows(consumer, listing, rows, application)
     for hole in uncovered(listing):
         consumer.warn("No open shard covers the hash keys {}: the stream may be resharding.".format(hole))
+    warn_of_expiry(consumer, application, rows)
     for _ in range(MOST_LOOKS):
         found = _plan(consumer, me, verdicts, rows, listed, stamped, application)
         groups = _take(consumer, me, found)

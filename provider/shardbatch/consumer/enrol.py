@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from shardbatch.consumer.consumer import Consumer, first_count
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application, Group
+from shardbatch.core.expiry import unseen_since
 from shardbatch.core.interval import CLOCKS_APART_MS, Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
@@ -34,13 +35,15 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
     identity = consumer.source.identity()
     if consumer.interval is not None:
         return _beside(consumer, consumer.application(), identity, consumer.interval)
+    retention_ms = consumer.source.retention_ms()
     duration_ms = int(consumer.options.lease_duration.total_seconds() * 1000)
     group = Group(consumer.deployment, owner.dag_id, owner.group_id, duration_ms)
     for _ in range(8):
         row = consumer.application()
         if row is None:
             start = consumer.source.resolve(consumer.start)
-            fresh = Application(consumer.namespace, identity, start, first_count()).joined(group)
+            fresh = Application(consumer.namespace, identity, start, first_count(), retention_ms=retention_ms)
+            fresh = fresh.joined(group)
             if consumer.store.create(fresh):
                 consumer.say("First claim of {}: reading from {}.".format(consumer.namespace, start))
                 return fresh
@@ -49,9 +52,9 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
         other = row.stranger(group)
         if other is not None and not consumer.options.shared:
             raise ApplicationTaken("{} is claimed by {}, not by {}.".format(consumer.namespace, other, group))
-        if group in row.claimed_by:
+        if group in row.claimed_by and row.retention_ms == retention_ms:
             return row
-        joined = row.joined(group)
+        joined = row.joined(group).keeping(retention_ms)
         if consumer.store.replace(row, joined):
             return joined
     raise LeaseLost("The row of {} is being changed by others all the while.".format(consumer.namespace))
@@ -97,10 +100,12 @@ def add_rows(consumer: Consumer, listing: Sequence[Shard], rows: list[Lease], ap
     A child of a shard that had a row begins at its oldest record; every other at the application's start.
     """
     known = {lease.shard_id for lease in rows}
+    unseen_ms = unseen_since(listing, rows)
     added: list[Lease] = []
     for shard in unknown_shards(listing, rows):
         start = leases.first_checkpoint(shard, known, application.start_position)
-        lease = leases.add(consumer.namespace, consumer.scope, shard, start, first_count(), consumer.now_ms())
+        now_ms, unseen = consumer.now_ms(), unseen_ms(shard)
+        lease = leases.add(consumer.namespace, consumer.scope, shard, start, first_count(), now_ms, unseen)
         if consumer.store.create(lease):
             added.append(lease)
         else:

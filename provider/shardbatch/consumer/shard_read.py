@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.hold import Held
+from shardbatch.core.expiry import born_after
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import Budget
@@ -178,18 +179,26 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> None:
 
 def _gap(read: ShardRead, tally: _Tally, page: Page) -> Gap | None:
     """What was lost, if anything: nothing, if the shard's tip was seen within the retention."""
-    lease, now = tally.lease, read.consumer.now_ms()
-    if not page.gone and lease.caught_up_ms is not None and _kept(read, now - lease.caught_up_ms):
+    lease, seen = tally.lease, _last_seen(read, tally.lease)
+    if not page.gone and seen is not None and _kept(read, read.consumer.now_ms() - seen):
         return None
     first = page.records.column("sequence_number")[0].as_py() if page.records.num_rows else None
     reason = (
         "the shard left the stream before its end was read" if page.gone else "records expired before they were read"
     )
-    gap = Gap(lease.checkpoint, first, lease.checkpoint_arrival_ms, tally.first_arrival_ms, reason)
+    began = seen if lease.checkpoint_arrival_ms is None else lease.checkpoint_arrival_ms
+    gap = Gap(lease.checkpoint, first, began, tally.first_arrival_ms, reason)
     read.consumer.warn(
         "GAP in shard {} after {}: {}; first available is {}.".format(lease.shard_id, gap.after, reason, first)
     )
     return gap
+
+
+def _last_seen(read: ShardRead, lease: Lease) -> int | None:
+    """When nothing of it was unread, as far as is known: the last look at its tip, or what was read of its parents."""
+    born = None if lease.checkpoint.exact else born_after(lease, read.consumer.lease)
+    known = [ms for ms in (lease.caught_up_ms, born.ms if born else None) if ms is not None]
+    return max(known, default=None)
 
 
 def _kept(read: ShardRead, age_ms: int) -> bool:

@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
 from shardbatch.consumer.consumer import Rows
+from shardbatch.core.application import Application, Group
 from shardbatch.core.batch import KEPT, Batch, BatchState
+from shardbatch.core.expiry import all_read, unread_since
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import LeaseStore
-from shardbatch.core.rows import BATCH, SHARD_LEASE, Namespace
+from shardbatch.core.rows import BATCH, Namespace
 from shardbatch.errors import ConfigurationError
 
 
@@ -44,7 +46,12 @@ class BatchStatus:
 
 @dataclass(frozen=True)
 class ShardStatus:
-    """One shard. ``state`` is ``free``, ``held``, ``landed`` (read, not frozen), ``frozen`` or ``completed``."""
+    """One shard. ``state`` is ``free``, ``held``, ``landed`` (read, not frozen), ``frozen`` or ``completed``.
+
+    ``all_read``: it is read to its end, so nothing of it can expire unread. Else no unread record arrived before
+    ``unread_since_ms``, by the clock of the ``service`` or of a ``worker``; and none expires before
+    ``expires_from_ms``, the retention later. Both are ``None`` if nobody knows.
+    """
 
     shard_id: str
     state: str
@@ -58,6 +65,10 @@ class ShardStatus:
     batch_id: str | None
     lease_count: int
     updated_at_ms: int
+    all_read: bool
+    unread_since_ms: int | None
+    unread_since_clock: str | None
+    expires_from_ms: int | None
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,8 @@ class OwnerStatus:
 class Status:
     """An application as a whole. ``millis_behind_latest`` is that of the shard furthest behind, as last read.
 
+    ``expires_from_ms`` is the earliest of all shards', ``expires_unknown`` how many of them have none although they
+    are not read to their end. ``retention_ms`` is the stream's as of the last claim.
     ``set_aside`` lists what is kept for a replay; readers of committed starts do not see it.
     """
 
@@ -83,6 +96,7 @@ class Status:
     start_position: str
     schema_version: int
     deployments: tuple[str, ...]
+    claimed_by: tuple[Group, ...]
     last_action: str | None
     open_shards: int
     held_shards: int
@@ -90,6 +104,9 @@ class Status:
     frozen_shards: int
     completed_shards: int
     millis_behind_latest: int | None
+    retention_ms: int | None
+    expires_from_ms: int | None
+    expires_unknown: int
     committed_batches: int
     last_commit_ms: int | None
     unfinished: tuple[BatchStatus, ...]
@@ -104,7 +121,7 @@ def status(store: LeaseStore, namespace: Namespace, scope: str = "") -> Status:
     :raises ConfigurationError: if the store has no such application.
     """
     application = Rows(namespace=namespace, store=store).expect_application()
-    leases = shards(store, namespace, scope)
+    leases = shards(store, namespace, scope, application)
     unfinished: list[Batch] = []
     aside: list[Batch] = []
     orphans: list[Batch] = []
@@ -126,6 +143,7 @@ def status(store: LeaseStore, namespace: Namespace, scope: str = "") -> Status:
         start_position=str(application.start_position),
         schema_version=application.schema_version,
         deployments=application.deployments,
+        claimed_by=application.claimed_by,
         last_action=application.last_action,
         open_shards=sum(shard.state != "completed" for shard in leases),
         held_shards=sum(shard.state == "held" for shard in leases),
@@ -133,6 +151,9 @@ def status(store: LeaseStore, namespace: Namespace, scope: str = "") -> Status:
         frozen_shards=sum(shard.state == "frozen" for shard in leases),
         completed_shards=sum(shard.state == "completed" for shard in leases),
         millis_behind_latest=_furthest(leases),
+        retention_ms=application.retention_ms,
+        expires_from_ms=min((s.expires_from_ms for s in leases if s.expires_from_ms is not None), default=None),
+        expires_unknown=sum(not shard.all_read and shard.expires_from_ms is None for shard in leases),
         committed_batches=committed,
         last_commit_ms=last_commit,
         unfinished=tuple(_batch_status(batch) for batch in unfinished),
@@ -142,10 +163,18 @@ def status(store: LeaseStore, namespace: Namespace, scope: str = "") -> Status:
     )
 
 
-def shards(store: LeaseStore, namespace: Namespace, scope: str = "") -> tuple[ShardStatus, ...]:
-    """Every shard that has a lease row, in the order of their ids."""
-    rows = cast("Iterator[Lease]", store.list(SHARD_LEASE, namespace, scope))
-    return tuple(_shard_status(lease) for lease in rows)
+def shards(
+    store: LeaseStore, namespace: Namespace, scope: str = "", application: Application | None = None
+) -> tuple[ShardStatus, ...]:
+    """Every shard that has a lease row, in the order of their ids.
+
+    :param application: its row, if it was read already.
+    :raises ConfigurationError: if the store has no such application.
+    """
+    rows = Rows(namespace=namespace, store=store, scope=scope)
+    retention_ms = (application or rows.expect_application()).retention_ms
+    leases = {lease.shard_id: lease for lease in rows.leases()}
+    return tuple(_shard_status(lease, leases, retention_ms) for lease in leases.values())
 
 
 def batches(store: LeaseStore, namespace: Namespace, limit: int = 20, scope: str = "") -> tuple[BatchStatus, ...]:
@@ -185,7 +214,8 @@ def _batch_status(batch: Batch) -> BatchStatus:
     )
 
 
-def _shard_status(lease: Lease) -> ShardStatus:
+def _shard_status(lease: Lease, leases: Mapping[str, Lease], retention_ms: int | None) -> ShardStatus:
+    since = None if all_read(lease) else unread_since(lease, leases.get)
     return ShardStatus(
         shard_id=lease.shard_id,
         state=_state(lease),
@@ -199,6 +229,10 @@ def _shard_status(lease: Lease) -> ShardStatus:
         batch_id=lease.batch_id,
         lease_count=lease.lease_count,
         updated_at_ms=lease.updated_at_ms,
+        all_read=all_read(lease),
+        unread_since_ms=since.ms if since else None,
+        unread_since_clock=since.clock.value if since else None,
+        expires_from_ms=since.ms + retention_ms if since and retention_ms is not None else None,
     )
 
 

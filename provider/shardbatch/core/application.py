@@ -10,7 +10,7 @@ from typing import Any
 
 from shardbatch.core.owner import Owner
 from shardbatch.core.position import Position
-from shardbatch.core.rows import APPLICATION, SCHEMA_VERSION, Columns, Key, Namespace, Row, text_or_none
+from shardbatch.core.rows import APPLICATION, SCHEMA_VERSION, Columns, Key, Namespace, Row, int_or_none, text_or_none
 from shardbatch.errors import UnsupportedSchema
 
 
@@ -44,6 +44,7 @@ class Application(Row):
 
     ``stream_id`` tells the stream from another one of the same name; ``start_position`` is resolved, never ``LATEST``.
     ``claimed_by`` are the groups that have claimed leases, so that one that took the name by mistake is told.
+    ``retention_ms`` is how long the stream kept a record at the last claim, ``None`` if nobody said.
     """
 
     namespace: Namespace
@@ -54,6 +55,7 @@ class Application(Row):
     deployments: tuple[str, ...] = ()
     claimed_by: tuple[Group, ...] = ()
     last_action: str | None = None
+    retention_ms: int | None = None
 
     @property
     def key(self) -> Key:
@@ -74,6 +76,7 @@ class Application(Row):
             "deployments": json.dumps(list(self.deployments)),
             "claimed_by": json.dumps([asdict(group) for group in self.claimed_by]),
             "last_action": self.last_action,
+            "retention_ms": self.retention_ms,
             "row_count": self.row_count,
         }
 
@@ -100,6 +103,7 @@ class Application(Row):
             deployments=tuple(json.loads(get("deployments") or "[]")),
             claimed_by=_groups(get("claimed_by")),
             last_action=text_or_none(get("last_action")),
+            retention_ms=int_or_none(get("retention_ms")),
         )
 
     def joined(self, group: Group) -> Application:
@@ -108,6 +112,10 @@ class Application(Row):
         others = [known for known in self.claimed_by if known.place != group.place]
         groups = tuple(sorted([*others, group], key=lambda known: known.place))
         return replace(self, deployments=deployments, claimed_by=groups, row_count=self.row_count + 1)
+
+    def keeping(self, retention_ms: int | None) -> Application:
+        """With the retention that the stream has now."""
+        return replace(self, retention_ms=retention_ms, row_count=self.row_count + 1)
 
     def stranger(self, group: Group) -> Group | None:
         """A group that claims here already, if the given one does not, in whatever deployment."""

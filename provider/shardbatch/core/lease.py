@@ -119,10 +119,19 @@ def _require(holds: bool, lease: Lease, what: str) -> None:
         )
 
 
-def add(namespace: Namespace, scope: str, shard: Shard, start: Position, count: int, now_ms: int) -> Lease:
+def add(
+    namespace: Namespace,
+    scope: str,
+    shard: Shard,
+    start: Position,
+    count: int,
+    now_ms: int,
+    unseen_ms: int | None = None,
+) -> Lease:
     """L1: the row of a listed shard that has none. ``count`` must never have been used for this key.
 
-    A shard with parents that are known starts at ``TRIM_HORIZON``; the caller gives the right ``start``.
+    A shard with parents that are known starts at ``TRIM_HORIZON``; the caller gives the right ``start``, and since when
+    its records may have come and gone (default: now).
     """
     return Lease(
         namespace=namespace,
@@ -133,7 +142,7 @@ def add(namespace: Namespace, scope: str, shard: Shard, start: Position, count: 
         checkpoint=start,
         parent_shard_ids=shard.parent_shard_ids,
         hash_range=shard.hash_range,
-        caught_up_ms=now_ms,  # what arrives from now on and expires unread is lost, and must show
+        caught_up_ms=unseen_ms if unseen_ms is not None else now_ms,  # what arrives after it and expires must show
         updated_at_ms=now_ms,
     )
 
@@ -200,8 +209,8 @@ def unstamp(lease: Lease, batch_id: str, now_ms: int, *, free: bool) -> Lease:
 def release(lease: Lease, now_ms: int, caught_up_ms: int | None = None, note: str | None = None) -> Lease:
     """L7: nobody's, a pending slice stays for the next owner; an empty read leaves when it saw the shard's tip."""
     _require(lease.batch_id is None, lease, "a stamped lease is not released")
-    seen = lease.caught_up_ms if caught_up_ms is None else caught_up_ms
-    return lease._next(now_ms, lease_owner=None, read_group=None, caught_up_ms=seen, note=note or lease.note)
+    freed = lease._next(now_ms, lease_owner=None, read_group=None, note=note or lease.note)
+    return freed if caught_up_ms is None else replace(freed, caught_up_ms=caught_up_ms, millis_behind_latest=0)
 
 
 def accept_gap(lease: Lease, note: str, now_ms: int) -> Lease:

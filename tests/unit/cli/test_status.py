@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
 from shardbatch.cli import tables
 from shardbatch.consumer.status import batches, shards, status
+from shardbatch.core.application import Application, Group
 from shardbatch.core.batch import BatchState
-from shardbatch.core.rows import Namespace
+from shardbatch.core.lease import Lease
+from shardbatch.core.position import after
+from shardbatch.core.rows import APPLICATION, SHARD_LEASE, Key, Namespace
 from shardbatch.errors import ConfigurationError
 from tests.unit.cli.rows import NAMESPACE, NOW, OTHER, OWNER, filled, frozen_batch
 
@@ -109,6 +112,26 @@ def test_tables_name_the_run_and_not_only_its_escaped_text() -> None:
 def test_the_owners_table_shows_the_text_that_release_wants() -> None:
     found = status(filled(), NAMESPACE)
     assert {row["owner"] for row in tables.owners(found.owners, NOW)} == {OWNER, OTHER}
+
+
+def test_the_summary_says_who_claims_and_how_long_it_is_until_records_expire() -> None:
+    store = filled()
+    row = store.get(Key(APPLICATION, NAMESPACE, ()))
+    assert isinstance(row, Application)
+    group = Group("prod", "orders", "etl", 300_000)
+    assert store.replace(row, replace(row.joined(group).keeping(3_600_000), row_count=row.row_count + 1))
+    lines = {row["property"]: row["value"] for row in tables.summary(status(store, NAMESPACE), NOW)}
+    assert lines["claimed by"] == "group 'etl' of DAG 'orders' (deployment 'prod')"
+    assert (lines["retention of the stream"], lines["time until data loss"]) == ("1 h", "unknown")
+
+    held = store.get(Key(SHARD_LEASE, NAMESPACE, ("", "s-held")))
+    assert isinstance(held, Lease)
+    read = replace(held, checkpoint=after("7"), caught_up_ms=NOW - 60_000, lease_count=held.lease_count + 1)
+    assert store.replace(held, read)
+    lines = {row["property"]: row["value"] for row in tables.summary(status(store, NAMESPACE), NOW)}
+    assert lines["time until data loss"] == "59 min, unknown for 1 shards"
+    by_shard = {row["shard"]: row["until loss"] for row in tables.shards(shards(store, NAMESPACE), NOW + 3_600_000)}
+    assert by_shard == {"s-done": "-", "s-free": "unknown", "s-frozen": "-", "s-held": "now", "s-landed": "-"}
 
 
 def test_the_summary_says_how_long_ago_the_last_commit_was() -> None:

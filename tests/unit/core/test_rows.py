@@ -50,6 +50,7 @@ def frozen() -> Batch:
         Application(
             NAMESPACE, "arn@1", TRIM_HORIZON, 3, deployments=("a", "b"),
             claimed_by=(Group("a", "dag", "orders", 7), Group("b", "dag", "", 8)), last_action="z",
+            retention_ms=9,
         ),
     ],
 )  # fmt: skip

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Before records expire unread: a claim says which shards have little of the retention left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardbatch.consumer.consumer import Consumer
+from shardbatch.core.application import Application
+from shardbatch.core.expiry import all_read, unread_since
+from shardbatch.core.lease import Lease
+
+#: A shard is told of once less than this part of the retention is left to it.
+LITTLE = 0.25
+#: Shards that a warning names.
+NAMED = 5
+
+
+def warn_of_expiry(consumer: Consumer, application: Application, rows: Sequence[Lease]) -> None:
+    """Warn of shards of which unread records may expire soon; nothing where the retention or the age is not known."""
+    retention_ms = application.retention_ms
+    if retention_ms is None:
+        return
+    now, known = consumer.now_ms(), {lease.shard_id: lease for lease in rows}
+    left: dict[str, int] = {}
+    for lease in rows:
+        since = None if all_read(lease) else unread_since(lease, known.get)
+        if since is not None and since.ms + retention_ms - now < LITTLE * retention_ms:
+            left[lease.shard_id] = max(0, since.ms + retention_ms - now)
+    if not left:
+        return
+    first = sorted(left, key=lambda shard_id: (left[shard_id], shard_id))[:NAMED]
+    consumer.warn(
+        "Unread records of {} shards may expire soon, at the earliest in: {}{}. Read more in a run, run more often, or "
+        "raise the stream's retention.".format(
+            len(left),
+            ", ".join("{:.1f} h ({})".format(left[shard_id] / 3_600_000, shard_id) for shard_id in first),
+            ", …" if len(left) > NAMED else "",
+        )
+    )
