@@ -16,7 +16,7 @@ from shardbatch.stores.sql import SQLStore
 #: What the version before did not have. Each may be null, as every column that a later version adds.
 LATER = {
     "shard_lease": {"caught_up_ms", "millis_behind_latest", "note"},
-    "batch": {"attempt_closed", "attempt_seen_ms", "gaps", "note", "unparked", "set_aside"},
+    "batch": {"attempt_closed", "attempt_seen_ms", "gaps", "note", "unparked", "set_aside", "dropped"},
     "application": {"claimed_by", "last_action", "retention_ms"},
 }
 

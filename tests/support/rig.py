@@ -14,6 +14,7 @@ from shardbatch.consumer import Claim, Committed, Consumer, Frozen, Outcome, cla
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import Clock, LeaseStore, Verdict
+from shardbatch.core.position import Position, after
 from shardbatch.core.rows import BATCH, Namespace
 from shardbatch.landing.area import StagingArea
 from shardbatch.landing.layout import start_name, starts_folder
@@ -122,11 +123,13 @@ class Rig:
         return dict(json.loads((folder / "manifest.json").read_bytes()))
 
     def records(self, batch_id: str) -> list[str]:
-        """The sequence numbers of a batch, in the order that its manifest gives."""
+        """The records of a batch by their places, in the order that its manifest gives: a sequence number, and inside
+        of an aggregate ``number/sub-sequence number``."""
         found: list[str] = []
         for entry in self.manifest(batch_id)["slices"]:
             for file in entry["files"]:
-                found.extend(pq.read_table(self.folder / file["path"]).column("sequence_number").to_pylist())
+                landed = pq.read_table(self.folder / file["path"]).to_pydict()
+                found += map(str, map(after, landed["sequence_number"], landed["sub_sequence_number"]))
         return found
 
     def batches(self, state: BatchState | None = None) -> list[Batch]:
@@ -146,4 +149,4 @@ class Rig:
                 for output in start.outputs:
                     place = Path(output) / f"batch_id={batch.batch_id}" / f"start={start.start_id}"
                     seen.extend(json.loads((place / "records.json").read_text()))
-        return sorted(seen, key=int)
+        return sorted(seen, key=Position.parse)

@@ -101,6 +101,7 @@ def batches(found: Iterable[BatchStatus], now_ms: int) -> Table:
             "records": f"{item.records:,}",
             "size": size(item.bytes),
             "gaps": str(item.gaps),
+            "dropped": f"{item.dropped:,}",
             "attempt": str(item.attempt),
             "age": age(item.created_at_ms, now_ms),
             "committed": age(item.committed_at_ms, now_ms),

@@ -33,6 +33,7 @@ class Committed:
     records: int = 0
     bytes: int = 0
     gaps: int = 0
+    dropped: int = 0
     shards: int = 0
     completed: int = 0
     lag_ms: int | None = None
@@ -138,6 +139,7 @@ def _answer(batch: Batch, moved: list[Lease], *, newly: bool, replayed: bool, at
         records=batch.records,
         bytes=batch.bytes,
         gaps=batch.gaps,
+        dropped=batch.dropped,
         shards=len(moved),
         completed=sum(lease.completed for lease in moved),
         lag_ms=max(lags) if lags else None,

@@ -205,6 +205,7 @@ def _create(consumer: Consumer, me: str, collected: list[Lease]) -> Batch | None
         records=manifest.totals.records,
         bytes=manifest.totals.bytes,
         gaps=manifest.totals.gaps,
+        dropped=manifest.totals.oddities.dropped,
         created_at_ms=now,
         note=_accepted(collected),
     )

@@ -24,7 +24,7 @@ from shardbatch.core.policies import ShardErrors
 from shardbatch.core.ports import Verdict
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.shard import Shard
-from shardbatch.core.slice import Slice
+from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
 from shardbatch.errors import LeaseLost, OwnerUnknown, ShardbatchError
 
 #: How much of an error's text goes into an answer; the log has it whole.
@@ -42,6 +42,7 @@ class Landed:
     gaps: int = 0
     lost: int = 0
     seconds: float = 0.0
+    oddities: Oddities = NOTHING_ODD
     errors: dict[str, str] = field(default_factory=dict)
 
     def add(self, landed: Slice) -> None:
@@ -50,6 +51,7 @@ class Landed:
         self.bytes += landed.raw_bytes
         self.ended += landed.ended
         self.gaps += landed.gap is not None
+        self.oddities += landed.oddities
 
 
 class _Task:

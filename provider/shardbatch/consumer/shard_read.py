@@ -16,7 +16,7 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.limits import Budget
 from shardbatch.core.ports import Page, SliceWriter
 from shardbatch.core.position import SHARD_END
-from shardbatch.core.slice import Gap, Slice
+from shardbatch.core.slice import NOTHING_ODD, Gap, Slice
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,6 +57,7 @@ class _Tally:
         self.lag: int | None = None
         self.caught_up_ms: int | None = None
         self.gap: Gap | None = None
+        self.oddities = NOTHING_ODD
         self.page: Page | None = None
         self.interval = read.consumer.interval
         self.interval_over = False
@@ -65,7 +66,10 @@ class _Tally:
     def add(self, page: Page, now_ms: int) -> None:
         """Count a page."""
         self.page = page
+        if page.next != self.next:
+            self.last = page.next.sequence_number
         self.next = page.next
+        self.oddities += page.oddities
         self.lag = page.millis_behind_latest
         rows = page.records.num_rows
         if rows:
@@ -73,7 +77,6 @@ class _Tally:
             if self.first_arrival_ms is None:
                 self.first_arrival_ms = arrivals[0].value // 1000
             self.last_arrival_ms = arrivals[rows - 1].value // 1000
-            self.last = page.records.column("sequence_number")[rows - 1].as_py()
         elif page.millis_behind_latest == 0:  # beside records it says nothing, see Budget.at_tip
             self.caught_up_ms = now_ms
 
@@ -132,6 +135,7 @@ def read_shard(read: ShardRead) -> Slice | None:
         writer.abandon()
         return None
     landed = _slice(tally, writer)
+    _tell_oddities(read, landed)
     if landed.empty:
         writer.abandon()
         if tally.caught_up_ms is None:
@@ -141,6 +145,18 @@ def read_shard(read: ShardRead) -> Slice | None:
     elif not read.held.land(landed) and _unnamed(read.held, landed):
         writer.abandon()
     return None if read.held.lost else read.held.row.pending
+
+
+def _tell_oddities(read: ShardRead, landed: Slice) -> None:
+    """Warn of each kind that there is, by numbers of records."""
+    odd = landed.oddities
+    for count, what in (
+        (odd.foreign, "belong to another shard by their hash key; they were delivered"),
+        (odd.broken, "look like aggregates and cannot be taken apart; they were delivered as they are"),
+        (odd.dropped, "are in aggregates that hold some of another shard; these were DROPPED, as the stream says"),
+    ):
+        if count:
+            read.consumer.warn("Shard {}: {} records {}.".format(landed.shard_id, count, what))
 
 
 def _unnamed(held: Held, landed: Slice) -> bool:
@@ -226,4 +242,5 @@ def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
         caught_up_ms=tally.caught_up_ms,
         children=tuple(child.shard_id for child in page.children) if page is not None else (),
         gap=tally.gap,
+        oddities=tally.oddities,
     )

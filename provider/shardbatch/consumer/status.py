@@ -42,6 +42,7 @@ class BatchStatus:
     note: str | None
     set_aside: str | None = None
     possible_orphan: bool = False
+    dropped: int = 0
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,7 @@ def _batch_status(batch: Batch) -> BatchStatus:
         note=batch.note,
         set_aside=batch.set_aside,
         possible_orphan=batch.possible_orphan,
+        dropped=batch.dropped,
     )
 
 

@@ -101,6 +101,7 @@ class Batch(Row):
     note: str | None = None
     unparked: int = 0
     set_aside: str | None = None
+    dropped: int = 0
 
     @property
     def key(self) -> Key:
@@ -154,6 +155,7 @@ class Batch(Row):
             "note": self.note,
             "unparked": self.unparked,
             "set_aside": self.set_aside,
+            "dropped": self.dropped,
         }
 
     @classmethod
@@ -185,6 +187,7 @@ class Batch(Row):
             unparked=int(get("unparked") or 0),
             # An earlier version replays without knowing of it.
             set_aside=None if get("start") else text_or_none(get("set_aside")),
+            dropped=int(get("dropped") or 0),
         )
 
     def _next(self, **changes: Any) -> Batch:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardbatch.core.rows import Namespace
-from shardbatch.core.slice import LandedFile, Slice
+from shardbatch.core.slice import NOTHING_ODD, LandedFile, Oddities, Slice
 from shardbatch.errors import StagingError, UnsupportedSchema
 
 #: ``major.minor``: a reader refuses another major version and passes over fields of a later minor one.
@@ -30,11 +30,22 @@ class ShardSlice:
 
 @dataclass(frozen=True)
 class Totals:
-    """What the batch holds: records, bytes of their data, and gaps."""
+    """What the batch holds: records, bytes of their data, and gaps; and what was odd about its records."""
 
     records: int = 0
     bytes: int = 0
     gaps: int = 0
+    oddities: Oddities = NOTHING_ODD
+
+    def to_json(self) -> dict[str, int]:
+        """As plain JSON."""
+        return {"records": self.records, "bytes": self.bytes, "gaps": self.gaps, **self.oddities.to_json()}
+
+    @classmethod
+    def from_json(cls, value: dict[str, int]) -> Totals:
+        """Back from plain JSON; what is missing is zero."""
+        odd = Oddities.from_json(value)
+        return cls(int(value.get("records", 0)), int(value.get("bytes", 0)), int(value.get("gaps", 0)), odd)
 
 
 @dataclass(frozen=True)
@@ -91,14 +102,13 @@ class Manifest:
             "created_at_ms": self.created_at_ms,
             "sink": self.sink,
             "staging": self.staging,
-            "totals": {"records": self.totals.records, "bytes": self.totals.bytes, "gaps": self.totals.gaps},
+            "totals": self.totals.to_json(),
             "slices": [dict(e.slice.to_json(), shard_generation=e.shard_generation) for e in self.slices],
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Manifest:
         """Back from plain JSON; fields that a later version added are passed over."""
-        totals = value.get("totals") or {}
         return cls(
             schema_version=str(value["schema_version"]),
             batch_id=value["batch_id"],
@@ -110,7 +120,7 @@ class Manifest:
             created_at_ms=int(value.get("created_at_ms", 0)),
             sink=value.get("sink", "starts"),
             staging=value["staging"],
-            totals=Totals(int(totals.get("records", 0)), int(totals.get("bytes", 0)), int(totals.get("gaps", 0))),
+            totals=Totals.from_json(value.get("totals") or {}),
             slices=tuple(
                 ShardSlice(Slice.from_json(dict(s)), int(s.get("shard_generation", 0))) for s in value["slices"]
             ),
@@ -147,6 +157,7 @@ def totals_of(slices: Iterable[ShardSlice]) -> Totals:
         records=sum(s.records for s in held),
         bytes=sum(s.raw_bytes for s in held),
         gaps=sum(s.gap is not None for s in held),
+        oddities=sum((s.oddities for s in held), NOTHING_ODD),
     )
 
 

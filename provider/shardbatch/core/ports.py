@@ -12,7 +12,7 @@ from shardbatch.core.batch import Start
 from shardbatch.core.position import Position
 from shardbatch.core.rows import Key, Namespace, Row, Table
 from shardbatch.core.shard import Shard
-from shardbatch.core.slice import LandedFile
+from shardbatch.core.slice import NOTHING_ODD, LandedFile, Oddities
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,8 +76,8 @@ class Page:
 
     ``records`` is an Arrow batch with the columns ``sequence_number`` string, ``sub_sequence_number`` int64,
     ``partition_key`` string, ``arrival_time`` timestamp[us, UTC], ``data`` binary, and ``attributes`` map where the
-    source has some. ``next`` is the position after the page: unchanged by an empty one. ``children`` are named at the
-    end only.
+    source has some. ``next`` is the position after the page: unchanged by an empty one, unless records were dropped;
+    those and others are counted in ``oddities``. ``children`` are named at the end only.
     ``checkpoint_gone`` says, on the first page that shows it, that the record at the position read from is no longer
     in the stream: what followed it may have expired too. ``requests`` counts the calls that the page cost.
     """
@@ -90,6 +90,7 @@ class Page:
     gone: bool = False
     checkpoint_gone: bool = False
     requests: int = 1
+    oddities: Oddities = NOTHING_ODD
 
 
 class Source(Protocol):

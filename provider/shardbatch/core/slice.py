@@ -58,10 +58,42 @@ class Gap:
 
 
 @dataclass(frozen=True)
+class Oddities:
+    """What a source met and nobody should miss, as numbers of records.
+
+    ``foreign`` were delivered although their hash key is outside their shard's range: a producer may have sent them
+    again, to the right shard. ``broken`` look like an aggregate that cannot be taken apart, and were delivered as they
+    are. ``dropped`` were left out, because the stream's options say so.
+    """
+
+    foreign: int = 0
+    broken: int = 0
+    dropped: int = 0
+
+    def __add__(self, other: Oddities) -> Oddities:
+        return Oddities(self.foreign + other.foreign, self.broken + other.broken, self.dropped + other.dropped)
+
+    def __bool__(self) -> bool:
+        return self != NOTHING_ODD
+
+    def to_json(self) -> dict[str, int]:
+        """As plain JSON."""
+        return {"foreign": self.foreign, "broken": self.broken, "dropped": self.dropped}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Oddities:
+        """Back from plain JSON; what is missing is zero."""
+        return cls(value.get("foreign", 0), value.get("broken", 0), value.get("dropped", 0))
+
+
+NOTHING_ODD = Oddities()
+
+
+@dataclass(frozen=True)
 class Slice:
     """(``after``, ``until``] of one shard, landed as immutable files.
 
-    ``until`` is ``SHARD_END`` when the shard has ended; ``last`` is the last record landed, if any. ``raw_bytes``
+    ``until`` is ``SHARD_END`` when the shard has ended; ``last`` is the last record read, if any. ``raw_bytes``
     counts the records' data, not the files. ``caught_up_ms`` is when the read stood at the shard's tip, if it did.
     """
 
@@ -79,6 +111,7 @@ class Slice:
     caught_up_ms: int | None = None
     children: tuple[str, ...] = ()
     gap: Gap | None = None
+    oddities: Oddities = NOTHING_ODD
 
     @property
     def empty(self) -> bool:
@@ -102,6 +135,7 @@ class Slice:
             "caught_up_ms": self.caught_up_ms,
             "children": list(self.children),
             "gap": self.gap.to_json() if self.gap else None,
+            "oddities": self.oddities.to_json(),
         }
 
     @classmethod
@@ -122,6 +156,7 @@ class Slice:
             caught_up_ms=value.get("caught_up_ms"),
             children=tuple(value.get("children", ())),
             gap=Gap.from_json(value["gap"]) if value.get("gap") else None,
+            oddities=Oddities.from_json(value.get("oddities") or {}),
         )
 
     def dumps(self) -> str:

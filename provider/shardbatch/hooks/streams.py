@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shardbatch.core.ports import Source
 
 STARTS = {"TRIM_HORIZON": TRIM_HORIZON, "LATEST": LATEST}
+DEAGGREGATE = ("on", "strict", "off")
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,17 @@ class KinesisStream:
     :param region_name: default: the connection's.
     :param start: where an application begins that has no checkpoints yet: ``TRIM_HORIZON`` (default: all that the
         stream still holds), ``LATEST``, or an aware ``datetime`` (records that arrived then or later). Counts once.
-    :param page_records: records that one answer may hold at most, default 10,000 (1 to 10,000).
+    :param page_records: records that one answer may hold at most, default 10,000 (1 to 10,000); those of aggregates
+        are landed in pages of as many.
     :param calls_per_second: calls that a read makes on one shard, default 4 (above 0, at most 5, which is all that the
         service allows the readers of a shard together).
-    :raises ConfigurationError: for a stream without a name, what is neither a name nor an ARN, an unknown start, a
-        ``datetime`` without a zone, or a number out of its range.
+    :param deaggregate: what is done with a record that a producer packed from several (KPL aggregation). ``on``
+        (default): its records are delivered one by one, each with a ``sub_sequence_number``; those whose hash key is
+        outside the shard's range, as after a reshard, too. ``strict``: an aggregate with such a record is dropped
+        whole, as the Kinesis Client Library does, and counted; right only if every producer sends its records again,
+        as the Kinesis Producer Library does. ``off``: it is delivered as it is, one record.
+    :raises ConfigurationError: for a stream without a name, what is neither a name nor an ARN, an unknown start or
+        ``deaggregate``, a ``datetime`` without a zone, or a number out of its range.
     """
 
     name: str = ""
@@ -43,6 +50,7 @@ class KinesisStream:
     start: str | datetime = "TRIM_HORIZON"
     page_records: int = 10_000
     calls_per_second: float = 4.0
+    deaggregate: str = "on"
 
     def __post_init__(self) -> None:
         if bool(self.name) == bool(self.stream_arn):
@@ -60,6 +68,11 @@ class KinesisStream:
             raise ConfigurationError(
                 f"KinesisStream(start={self.start!r}) is not known.",
                 remedy="Choose 'TRIM_HORIZON', 'LATEST' or an aware datetime.",
+            )
+        if self.deaggregate not in DEAGGREGATE and "{{" not in str(self.deaggregate):
+            raise ConfigurationError(
+                f"KinesisStream(deaggregate={self.deaggregate!r}) is not known.",
+                remedy="Choose 'on', 'strict' or 'off'.",
             )
 
     def _require_address(self) -> None:
@@ -109,6 +122,7 @@ class KinesisStream:
             aws_conn_id=None if self.aws_conn_id is None else render(self.aws_conn_id),
             region_name=None if self.region_name is None else render(self.region_name),
             start=self.start if isinstance(self.start, datetime) else render(self.start),
+            deaggregate=render(self.deaggregate),
         )
 
     def open(self) -> Source:
@@ -123,7 +137,11 @@ class KinesisStream:
             retries={"total_max_attempts": 1, "mode": "standard"},  # the source itself retries, at the shard's pace
             max_pool_connections=64,
         )
-        from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
+        from shardbatch.sources.kinesis import Deaggregate, KinesisOptions, KinesisSource
 
-        options = KinesisOptions(page_records=self.page_records, calls_per_second=self.calls_per_second)
+        options = KinesisOptions(
+            page_records=self.page_records,
+            calls_per_second=self.calls_per_second,
+            deaggregate=Deaggregate(self.deaggregate),
+        )
         return KinesisSource(client, self.address, options=options)

@@ -227,6 +227,7 @@ def extra_of(done: Committed) -> dict[str, Any]:
         "records": done.records,
         "bytes": done.bytes,
         "gaps": done.gaps,
+        "dropped": done.dropped,
         "note": done.note,
         "shards": done.shards,
         "completed": done.completed,

@@ -20,8 +20,8 @@ LONGEST_ERROR = 200
 class ReadOperator(Step):
     """Reads the shards of one of claim's groups, each to its end, the tip as of the run's start, or a limit.
 
-    Its output is small: ``records``, ``bytes``, ``shards``, ``ended``, ``gaps``, ``lost``, ``seconds``, and ``errors``
-    with the shards that could not be read.
+    Its output is small: ``records``, ``bytes``, ``shards``, ``ended``, ``gaps``, ``foreign``, ``broken``, ``dropped``
+    (records, see ``KinesisStream``), ``lost``, ``seconds``, and ``errors`` with the shards that could not be read.
 
     :param entry: one of claim's entries, ``{"group": …, "label": …}``; templated.
     """
@@ -48,6 +48,7 @@ class ReadOperator(Step):
             "shards": landed.shards,
             "ended": landed.ended,
             "gaps": landed.gaps,
+            **landed.oddities.to_json(),
             "lost": landed.lost,
             "seconds": landed.seconds,
             "failed": len(landed.errors),

@@ -16,13 +16,14 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.position import LATEST, SHARD_END, TRIM_HORIZON, Position, after
 from shardbatch.core.rows import TABLES, Namespace
 from shardbatch.core.shard import HashRange, Shard
-from shardbatch.core.slice import Gap, LandedFile, Slice
+from shardbatch.core.slice import Gap, LandedFile, Oddities, Slice
 from shardbatch.errors import ProtocolError
 
 NAMESPACE = Namespace("etl", "orders")
 SLICE = Slice(
-    "s", TRIM_HORIZON, after("9"), False, (LandedFile("p/0", 2, 30),), 2, 10, "9", 1, 2, 5, 6, ("c",), Gap(after("3"))
-)
+    "s", TRIM_HORIZON, after("9"), False, (LandedFile("p/0", 2, 30),), 2, 10, "9", 1, 2, 5, 6, ("c",), Gap(after("3")),
+    Oddities(1, 2, 3),
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def frozen() -> Batch:
         Lease(NAMESPACE, "", "s", None, 3, TRIM_HORIZON),
         Batch(
             NAMESPACE, "", "x", "me", 5, BatchState.COMMITTED, 2, "1:app", 3, 1, "own",
-            (Start("s1", 2, "transform", ("out",)),), 2, "u", "d", 4, 5, 6, 7, 8, "note",
+            (Start("s1", 2, "transform", ("out",)),), 2, "u", "d", 4, 5, 6, 7, 8, "note", dropped=9,
         ),
         Application(
             NAMESPACE, "arn@1", TRIM_HORIZON, 3, deployments=("a", "b"),

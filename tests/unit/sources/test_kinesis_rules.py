@@ -16,12 +16,13 @@ from shardbatch.core.shard import HashRange, Shard
 from shardbatch.errors import ConfigurationError, InvalidAnswer, SourceError, Throttled
 from shardbatch.sources import load_source
 from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
+from shardbatch.sources.kinesis.deaggregation import fresh
 from shardbatch.sources.kinesis.decoder import SCHEMA
 from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import to_shard
 from shardbatch.sources.kinesis.options import StreamName
 from shardbatch.sources.kinesis.pace import MIB, Pace, Patience
-from shardbatch.sources.kinesis.reader import EPOCH, checkpoint_gone, fresh, iterator_parameters
+from shardbatch.sources.kinesis.reader import EPOCH, checkpoint_gone, iterator_parameters
 
 ARN = "arn:aws:kinesis:eu-west-1:210987654321:stream/orders"
 
@@ -41,17 +42,12 @@ class Time:
         return Clock(now_ms=lambda: int(self.now * 1000), monotonic=lambda: self.now, sleep=self.sleep)
 
 
-def numbered(*numbers: tuple[int, int]) -> pa.RecordBatch:
+def numbered(*numbers: int) -> pa.RecordBatch:
     rows = [
-        {"sequence_number": str(n), "sub_sequence_number": sub, "partition_key": "k", "arrival_time": 0, "data": b""}
-        for n, sub in numbers
+        {"sequence_number": str(n), "sub_sequence_number": 0, "partition_key": "k", "arrival_time": 0, "data": b""}
+        for n in numbers
     ]
     return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
-
-
-def kept(records: pa.RecordBatch) -> list[tuple[int, int]]:
-    columns = records.to_pydict()
-    return list(zip(map(int, columns["sequence_number"]), columns["sub_sequence_number"], strict=True))
 
 
 # names and options
@@ -182,28 +178,27 @@ def test_where_an_iterator_is_asked_for(
 
 
 @pytest.mark.parametrize(  # KV-2, K-4, KV-1
-    ("start", "records", "left"),
+    ("start", "records", "left", "read"),
     [
-        (TRIM_HORIZON, [(1, 0), (2, 0)], [(1, 0), (2, 0)]),
-        (after("100"), [(100, 0), (101, 0)], [(101, 0)]),
-        (after("100"), [(100, 0)], []),
-        (after("9"), [(9, 0), (10, 0), (11, 0)], [(10, 0), (11, 0)]),
-        (after("10"), [(9, 0), (10, 0), (100, 0)], [(100, 0)]),
-        (after("100", 1), [(100, 0), (100, 1), (100, 2), (101, 0)], [(100, 2), (101, 0)]),
-        (after("100", 2), [(100, 2), (100, 10)], [(100, 10)]),
-        (after("100"), [(102, 0)], [(102, 0)]),
+        (TRIM_HORIZON, [1, 2], [1, 2], 0),
+        (after("100"), [100, 101], [100, 101], 1),
+        (after("100"), [100], [100], 1),
+        (after("9"), [9, 10, 11], [9, 10, 11], 1),
+        (after("10"), [9, 10, 100], [10, 100], 1),
+        (after("100", 1), [100, 101], [100, 101], 2),
+        (after("100", 9), [99], [], 0),
+        (after("100"), [102], [102], 0),
     ],
 )
-def test_what_is_dropped_after_a_checkpoint(
-    start: Position, records: list[tuple[int, int]], left: list[tuple[int, int]]
-) -> None:
-    assert kept(fresh(numbered(*records), start)) == left
+def test_what_is_new_after_a_checkpoint(start: Position, records: list[int], left: list[int], read: int) -> None:
+    found, before = fresh(numbered(*records), start)
+    assert (list(map(int, found.column("sequence_number").to_pylist())), before) == (left, read)
 
 
 def test_a_checkpoint_is_gone_when_the_first_record_is_a_later_one_or_there_is_none() -> None:  # K-7
     start = after("9")
-    assert not checkpoint_gone(start, numbered((9, 0), (10, 0)), at_tip=True)
-    assert checkpoint_gone(start, numbered((10, 0)), at_tip=False)
+    assert not checkpoint_gone(start, numbered(9, 10), at_tip=True)
+    assert checkpoint_gone(start, numbered(10), at_tip=False)
     assert checkpoint_gone(start, numbered(), at_tip=True)
     assert not checkpoint_gone(start, numbered(), at_tip=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 
 from shardbatch.errors import ConfigurationError
 
@@ -13,11 +14,25 @@ MOST_RECORDS = 10_000
 MOST_LISTED = 1_000
 
 
+class Deaggregate(StrEnum):
+    """What is done with a record that a producer packed from several (KPL aggregation).
+
+    ``ON``: all of its records are delivered; those of a hash key outside the shard's range are counted.
+    ``STRICT``: an aggregate with such a record is dropped whole and counted, as the Kinesis Client Library does, since
+    the Kinesis Producer Library sends its records again. ``OFF``: it is delivered as it is.
+    """
+
+    ON = "on"
+    STRICT = "strict"
+    OFF = "off"
+
+
 @dataclass(frozen=True)
 class KinesisOptions:
     """How a stream is read.
 
-    :param page_records: records that one answer may hold at most, default 10,000 (1 to 10,000, the service's limit).
+    :param page_records: records that one answer may hold at most, default 10,000 (1 to 10,000, the service's limit);
+        an answer with aggregates comes in pages of at most as many of their records.
     :param calls_per_second: GetRecords calls a second that this reader makes on one shard, default 4 (above 0, at most
         5). The service allows 5 for all polling readers of a shard together, so 4 leaves room for another one.
     :param idle_interval: time between calls on a shard that has nothing new, default 1 second (zero or more).
@@ -25,6 +40,7 @@ class KinesisOptions:
     :param attempts: answers in a row that may fail or be unbelievable before the read fails, default 6 (1 or more).
     :param throttles: refusals in a row before the read fails, default 40 (1 or more), about three minutes.
     :param creating_timeout: how long a stream that is still being created is waited for, default 1 minute.
+    :param deaggregate: what is done with aggregates, default that all of their records are delivered.
     :raises ConfigurationError: for a value out of its range.
     """
 
@@ -35,6 +51,7 @@ class KinesisOptions:
     attempts: int = 6
     throttles: int = 40
     creating_timeout: timedelta = timedelta(minutes=1)
+    deaggregate: Deaggregate = Deaggregate.ON
 
     def __post_init__(self) -> None:
         zero = timedelta(0)

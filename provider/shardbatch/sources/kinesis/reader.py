@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
 from shardbatch.core.ports import Page
-from shardbatch.core.position import Kind, Position, after
+from shardbatch.core.position import Kind, Position
 from shardbatch.core.shard import Shard
 from shardbatch.errors import InvalidAnswer, IteratorExpired, ShardNotFound, Throttled
 from shardbatch.sources.kinesis.calls import Caller, Unreachable
+from shardbatch.sources.kinesis.deaggregation import AskRange, Piece, fresh, pieces
 from shardbatch.sources.kinesis.decoder import Decoded, empty
 from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import list_all
@@ -25,9 +26,10 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 class ShardReader:
     """One read of one shard from a position on. Used by one thread at a time."""
 
-    def __init__(self, caller: Caller, pace: Pace, shard_id: str, start: Position) -> None:
+    def __init__(self, caller: Caller, pace: Pace, shard_id: str, start: Position, ask_range: AskRange) -> None:
         self._caller = caller
         self._pace = pace
+        self._ask_range = ask_range
         self._shard_id = shard_id
         self._start = start
         self._next = start
@@ -42,16 +44,16 @@ class ShardReader:
         look at its limits before the wait."""
         while True:
             self._sent = self._caller.sent()
-            page, delay = self._step()
-            if page is not None:
+            found, delay = self._step()
+            for page in found:
                 yield page
                 if page.ended:
                     return
             if delay > 0:
                 self._caller.clock.sleep(delay)
 
-    def _step(self) -> tuple[Page | None, float]:
-        """Ask once: a page if there is one, and seconds to wait before the next step."""
+    def _step(self) -> tuple[Iterable[Page], float]:
+        """Ask once: the pages that there are, and seconds to wait before the next step."""
         try:
             if self._iterator is None:
                 self._iterator = self._new_iterator()
@@ -59,14 +61,14 @@ class ShardReader:
             ended, children = self._believe(answer)
         except Throttled as error:
             delay = self._patience.throttled(error)
-            return self._page(empty(), lag=None), delay
+            return [self._page(Piece(empty(), None), lag=None)], delay
         except IteratorExpired as error:
             self._iterator = None
-            return None, self._patience.expired(error)
+            return (), self._patience.expired(error)
         except ShardNotFound as error:
             return self._gone(error)
         except (InvalidAnswer, Unreachable) as error:
-            return None, self._patience.failed(error)
+            return (), self._patience.failed(error)
         self._patience.reset()
         self._iterator = answer.next_iterator
         return self._deliver(answer, ended, children), 0.0
@@ -101,7 +103,7 @@ class ShardReader:
             else f"An answer on {self._shard_id} of the {self._caller.where} contradicts itself about the shard's end."
         )
 
-    def _gone(self, error: ShardNotFound) -> tuple[Page | None, float]:
+    def _gone(self, error: ShardNotFound) -> tuple[Iterable[Page], float]:
         """The shard is gone if the listing agrees. :raises StreamNotFound: if it is the stream that is gone."""
         if any(shard.shard_id == self._shard_id for shard in list_all(self._caller)):
             self._iterator = None
@@ -109,10 +111,10 @@ class ShardReader:
                 f"{self._shard_id} of the {self._caller.where} is listed, but the service knows no such shard or place."
             )
             doubt.__cause__ = error
-            return None, self._patience.failed(doubt)
-        return self._page(empty(), lag=None, ended=True, gone=True), 0.0
+            return (), self._patience.failed(doubt)
+        return [self._page(Piece(empty(), None), lag=None, ended=True, gone=True)], 0.0
 
-    def _deliver(self, answer: Decoded, ended: bool, children: tuple[Shard, ...]) -> Page:
+    def _deliver(self, answer: Decoded, ended: bool, children: tuple[Shard, ...]) -> Iterator[Page]:
         records = answer.records
         gone = self._expect_checkpoint and checkpoint_gone(
             self._start, records, at_tip=ended or answer.millis_behind_latest == 0
@@ -120,19 +122,35 @@ class ShardReader:
         self._expect_checkpoint &= not (gone or records.num_rows)
         if records.num_rows:
             self._last_read = records.column(0)[-1].as_py()
-        return self._page(
-            fresh(records, self._start),
-            lag=answer.millis_behind_latest,
-            ended=ended,
-            children=children,
-            checkpoint_gone=gone,
-        )
+        options = self._caller.options
+        records, read = fresh(records, self._start)
+        full = records.num_rows >= options.page_records
+        for piece in pieces(records, read, options.deaggregate, self._ask_range, options.page_records):
+            last = not piece.more
+            # More may be behind a full answer, also if nothing of it is new, and is behind a piece of one.
+            tip = last and (piece.records.num_rows > 0 or not (full or piece.oddities.dropped))
+            yield self._page(
+                piece,
+                lag=answer.millis_behind_latest if tip else max(1, answer.millis_behind_latest),
+                ended=ended and last,
+                children=children if last else (),
+                checkpoint_gone=gone,
+            )
+            gone = False
 
-    def _page(self, records: pa.RecordBatch, *, lag: int | None, **fields: Any) -> Page:
-        if records.num_rows:
-            self._next = after(records.column(0)[-1].as_py(), records.column(1)[-1].as_py())
-        requests = self._caller.sent() - self._sent
-        return Page(records, self._next, millis_behind_latest=lag, requests=requests, **fields)
+    def _page(self, piece: Piece, *, lag: int | None, **fields: Any) -> Page:
+        if piece.next is not None:
+            self._next = max(self._next, piece.next)
+        sent = self._caller.sent()
+        requests, self._sent = sent - self._sent, sent
+        return Page(
+            piece.records,
+            self._next,
+            millis_behind_latest=lag,
+            requests=requests,
+            oddities=piece.oddities,
+            **fields,
+        )
 
 
 def iterator_parameters(start: Position, last_read: str | None) -> dict[str, Any]:
@@ -158,20 +176,5 @@ def checkpoint_gone(start: Position, first: pa.RecordBatch, *, at_tip: bool) -> 
     Kinesis does not say so: it begins at the oldest record that it still holds, or has none up to the tip or the end.
     """
     if first.num_rows:
-        return _number(first, 0) > int(start.sequence_number or 0)
+        return int(first.column(0)[0].as_py()) > int(start.sequence_number or 0)
     return at_tip
-
-
-def fresh(records: pa.RecordBatch, start: Position) -> pa.RecordBatch:
-    """The records after a checkpoint; they stand in order, so only leading ones are dropped."""
-    if start.kind is not Kind.AFTER_SEQUENCE_NUMBER:
-        return records
-    limit = (int(start.sequence_number or 0), start.sub_sequence_number)
-    dropped = 0
-    while dropped < records.num_rows and (_number(records, dropped), records.column(1)[dropped].as_py()) <= limit:
-        dropped += 1
-    return records.slice(dropped)
-
-
-def _number(records: pa.RecordBatch, row: int) -> int:
-    return int(records.column(0)[row].as_py())

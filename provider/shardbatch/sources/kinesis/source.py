@@ -7,11 +7,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.ports import Capabilities, Clock, Page
 from shardbatch.core.position import SHARD_END, Kind, Position, at_timestamp
-from shardbatch.core.shard import Shard
+from shardbatch.core.shard import HashRange, Shard
 from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.decoder import empty
 from shardbatch.sources.kinesis.listing import describe, list_all
@@ -54,7 +55,9 @@ class KinesisSource:
         self.name = named.name
         self._caller = Caller(client, named, clock or real_clock(), options or KinesisOptions())
         self._paces: dict[str, Pace] = {}
+        self._ranges: dict[str, HashRange | None] = {}
         self._lock = threading.Lock()
+        self._listing = threading.Lock()
 
     @property
     def calls(self) -> Mapping[str, int]:
@@ -111,7 +114,8 @@ class KinesisSource:
         if after == SHARD_END:
             yield Page(empty(), SHARD_END, ended=True, requests=0)
             return
-        yield from ShardReader(self._caller, self._pace(shard_id), shard_id, self.resolve(after)).pages()
+        ask_range = partial(self._range, shard_id)
+        yield from ShardReader(self._caller, self._pace(shard_id), shard_id, self.resolve(after), ask_range).pages()
 
     def close(self) -> None:
         """Close the client."""
@@ -124,3 +128,10 @@ class KinesisSource:
                 idle = options.idle_interval.total_seconds()
                 self._paces[shard_id] = Pace(self._caller.clock, 1 / options.calls_per_second, idle)
             return self._paces[shard_id]
+
+    def _range(self, shard_id: str) -> HashRange | None:
+        """The hash range of a shard, which never changes; ``None`` if it is not listed (any more)."""
+        with self._listing:
+            if shard_id not in self._ranges:
+                self._ranges.update((shard.shard_id, shard.hash_range) for shard in list_all(self._caller))
+            return self._ranges.setdefault(shard_id, None)
