@@ -121,6 +121,13 @@ class Stream:
         assert answer["FailedRecordCount"] == 0
         return [record["SequenceNumber"] for record in answer["Records"]]
 
+    def put_bytes(self, *payloads: bytes) -> list[str]:
+        """Write records that are no texts; their sequence numbers."""
+        entries = [{"Data": payload, "PartitionKey": "k"} for payload in payloads]
+        answer = self.world.client.put_records(StreamName=self.name, Records=entries)
+        assert answer["FailedRecordCount"] == 0
+        return [record["SequenceNumber"] for record in answer["Records"]]
+
     def split(self, shard: Shard) -> None:
         assert shard.hash_range is not None
         middle = (shard.hash_range.start + shard.hash_range.end + 1) // 2

@@ -15,6 +15,7 @@ from shardbatch.core.shard import MAX_HASH_KEY, Shard, holes
 from shardbatch.errors import StreamNotFound
 from shardbatch.sources.kinesis import KinesisSource
 from tests.contract.sources_servers import MIDDLE, WORLDS, Stream, World, texts, to_end, to_tip
+from tests.support.aggregates import FIXTURE
 
 EXPIRED = timedelta(minutes=6)
 
@@ -184,6 +185,24 @@ def test_each_record_can_be_the_checkpoint(world: World) -> None:  # KV-2
     shard_id = only(source).shard_id
     left = [texts(*to_tip(source.read(shard_id, after(number)))) for number in numbers]
     assert left == [["b", "c"], ["c"], []]
+
+
+def test_an_aggregate_comes_as_its_records_and_each_can_be_the_checkpoint(world: World) -> None:  # KV-2, KV-10, K-42
+    stream = world.stream()
+    first, damaged, last = stream.put_bytes(FIXTURE, FIXTURE[:-1] + b"\0", b"plain")
+    source = stream.source()
+    shard_id = only(source).shard_id
+    pages = to_tip(source.read(shard_id, TRIM_HORIZON))
+    rows = pa.Table.from_batches([page.records for page in pages]).to_pydict()
+    assert rows["data"] == [b"one", b"two", b"three", FIXTURE[:-1] + b"\0", b"plain"]
+    assert rows["partition_key"] == ["a", "b", "a", "k", "k"]
+    assert rows["sequence_number"] == [first, first, first, damaged, last]
+    assert rows["sub_sequence_number"] == [0, 1, 2, 0, 0]
+    assert sum(page.oddities.broken for page in pages) == 1
+    for sub in range(3):
+        left = to_tip(source.read(shard_id, after(first, sub)))
+        assert [data for page in left for data in page.records.column("data").to_pylist()] == rows["data"][sub + 1 :]
+        assert not any(page.checkpoint_gone for page in left)
 
 
 def test_records_are_delivered_although_nothing_is_behind_them(world: World) -> None:  # R33

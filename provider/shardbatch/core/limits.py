@@ -11,7 +11,8 @@ from shardbatch.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """When a read stops before the tip of the stream. Whatever comes first counts; pages are never cut.
+    """When a read stops before the tip of the stream. Whatever comes first counts; pages are never cut, but one may end
+    inside an aggregate.
 
     :param duration: time that one read task may read, default 10 minutes. Raising it delays Spark and the commit.
     :param records: records of one shard in one batch, default no limit.

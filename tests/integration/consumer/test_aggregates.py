@@ -14,7 +14,6 @@ from shardbatch.consumer.status import batches
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.position import Position, after
 from shardbatch.core.rows import Namespace
-from shardbatch.core.slice import Slice
 from shardbatch.sources.kinesis import Deaggregate
 from tests.integration.sources.kinesis_world import FIRST, World, stopped_server
 from tests.support.aggregates import FIXTURE, Packed, pack
@@ -132,10 +131,3 @@ def test_a_batch_of_dropped_records_alone_moves_the_checkpoint(world: World, rig
     done = rig.run("r1", source=world.source(deaggregate=Deaggregate.STRICT))
     assert (done.records, done.dropped, done.gaps) == (0, 3, 0)
     assert checkpoint(rig, "shardId-000000000001") == after(sent, 2)
-
-
-def test_counts_of_a_slice_outlive_its_row() -> None:
-    whole = Slice("s", after("1"), after("2", 3), False, records=1)
-    older = whole.to_json()
-    del older["oddities"]
-    assert Slice.from_json(older) == whole

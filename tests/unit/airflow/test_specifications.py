@@ -54,6 +54,8 @@ def test_starts() -> None:
         lambda: KinesisStream("a", page_records=10_001),
         lambda: KinesisStream("a", calls_per_second=0),
         lambda: KinesisStream("a", calls_per_second=6),
+        lambda: KinesisStream("a", deaggregate="lenient"),
+        lambda: KinesisStream("a", deaggregate=True),  # type: ignore[arg-type]
         lambda: Staging("s3://"),
         lambda: Staging("s3:///prefix"),
         lambda: ReadLimits(records=0),
@@ -99,6 +101,10 @@ def test_texts_are_templates() -> None:
         return text.replace("{{ env }}", "prod")
 
     assert KinesisStream("orders-{{ env }}").rendered(render) == KinesisStream("orders-prod")
+    strict = KinesisStream("orders", deaggregate="{{ params.deaggregate }}")
+    assert strict.rendered(lambda text: "strict" if "{{" in text else text).deaggregate == "strict"
+    with pytest.raises(ConfigurationError, match="deaggregate='prod'"):
+        KinesisStream("orders", deaggregate="{{ env }}").rendered(render)
     assert DynamoDBLeases("leases-{{ env }}").rendered(render) == DynamoDBLeases("leases-prod")
     assert SQLLeases("{{ env }}").rendered(render) == SQLLeases("prod")
     assert Staging("s3://{{ env }}/x", "{{ env }}").rendered(render) == Staging("s3://prod/x", "prod")

@@ -9,7 +9,7 @@ import pytest
 
 from shardbatch.core.manifest import MANIFEST_VERSION, Manifest, ShardSlice, digest, totals_of
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after
-from shardbatch.core.slice import Gap, LandedFile, Slice
+from shardbatch.core.slice import Gap, LandedFile, Oddities, Slice
 from shardbatch.errors import StagingError, UnsupportedSchema
 
 
@@ -26,6 +26,7 @@ def manifest(count: int = 3) -> Manifest:
                 raw_bytes=70,
                 children=("shard-1", "shard-2") if n == 0 else (),
                 gap=Gap(TRIM_HORIZON, "9", reason="trimmed") if n == 2 else None,
+                oddities=Oddities(foreign=n, broken=2 * n, dropped=3 * n),
             ),
             shard_generation=min(n, 1),
         )
@@ -45,10 +46,23 @@ def test_a_manifest_reads_back_as_it_was_and_its_bytes_are_always_the_same() -> 
     assert len(digest(content)) == 64
 
 
-def test_totals_count_records_bytes_and_gaps() -> None:
+def test_totals_count_records_bytes_gaps_and_what_was_odd() -> None:
     totals = manifest().totals
 
     assert (totals.records, totals.bytes, totals.gaps) == (30, 210, 1)
+    assert totals.oddities == Oddities(foreign=3, broken=6, dropped=9)
+
+
+def test_a_manifest_of_before_has_nothing_odd() -> None:
+    value = json.loads(manifest().dumps())
+    for name in ("foreign", "broken", "dropped"):
+        del value["totals"][name]
+    for entry in value["slices"]:
+        del entry["oddities"]
+    found = Manifest.loads(json.dumps(value).encode())
+
+    assert found.totals.oddities == Oddities()
+    assert [entry.slice.oddities for entry in found.slices] == [Oddities()] * 3
 
 
 def test_files_are_told_by_generation() -> None:
