@@ -11,6 +11,7 @@ from typing import Any
 
 from scripts.airflow_client import FINISHED, AirflowClient, ApiError
 from scripts.demo.console import Console
+from shardbatch.consumer.consumer import Rows
 from shardbatch.consumer.status import BatchStatus, ShardStatus, batches, shards
 from shardbatch.core.batch import BatchState
 from shardbatch.core.rows import Namespace
@@ -67,12 +68,13 @@ class Watcher:
         return () if store is None else shards(store, NAMESPACE)
 
     def _open(self) -> SQLStore | None:
-        # The file and its tables are made by the first claim; until then there is nothing to see.
+        # The file, its tables and the application are made by the first claim; until then there is nothing to see.
         if self._store is None and self._leases.exists():
             from sqlalchemy import inspect
 
             store = SQLStore(f"sqlite:///{self._leases}", create=False)
-            if len(inspect(store.engine).get_table_names()) < 3:
+            made = len(inspect(store.engine).get_table_names()) == 3
+            if not made or Rows(namespace=NAMESPACE, store=store).application() is None:
                 store.close()
                 return None
             self._store = store

@@ -97,8 +97,8 @@ def test_output_equals_the_source_and_the_report_says_so(demo_log: Path) -> None
 @pytest.mark.parametrize(
     ("sign", "moment"),
     [
-        pytest.param(signal.SIGTERM, "Airflow is starting", id="sigterm-while-airflow-starts", marks=pytest.mark.long),
-        pytest.param(signal.SIGINT, " is FROZEN", id="sigint-while-spark-runs"),
+        pytest.param(signal.SIGTERM, "Airflow is starting", id="sigterm-while-airflow-starts"),
+        pytest.param(signal.SIGINT, " is FROZEN", id="sigint-while-spark-runs", marks=pytest.mark.long),
     ],
 )
 def test_a_signal_leaves_nothing_running(demo_log: Path, sign: signal.Signals, moment: str) -> None:
