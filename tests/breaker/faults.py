@@ -7,9 +7,10 @@ A fate is drawn for the one call that the process is about to make; words that d
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.consumer.hold import Held
@@ -29,6 +30,8 @@ FATES = {
     # unclear: written, but the answer is lost, and the store reads back after others came between.  resent: not even
     # written, else the same.
     "write": ("refused", "lost", "late", "unclear", "resent"),
+    # backwards: of writes that have no order among them, the last comes first.
+    "many": ("backwards",),
     # stale: rows as they were some writes ago, all or one of them; a list may so show rows of different ages.
     "list": ("stale",),
     "get": ("stale",),
@@ -94,6 +97,17 @@ class SteppedStore:
 
     def delete(self, seen: Row) -> bool:
         return self._write("delete", seen, None)
+
+    def create_many(self, rows: Sequence[Row]) -> Sequence[bool]:
+        return self._each([partial(self.create, row) for row in rows])
+
+    def replace_many(self, changes: Sequence[tuple[Row, Row]]) -> Sequence[bool]:
+        return self._each([partial(self.replace, seen, new) for seen, new in changes])
+
+    def _each(self, writes: Sequence[Callable[[], bool]]) -> Sequence[bool]:
+        if len(writes) > 1 and self.process.pause("many").word == "backwards":
+            return [write() for write in reversed(writes)][::-1]
+        return [write() for write in writes]
 
     def get(self, key: Key) -> Row | None:
         fate = self.process.pause("get")

@@ -24,6 +24,7 @@ from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.position import Position
 from shardbatch.core.rows import Key, Namespace, Row, Table
+from tests.support.one_by_one import OneByOne
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,7 +118,7 @@ class _Writer:
         self._writer.abandon()
 
 
-class DeadlyStore:
+class DeadlyStore(OneByOne):
     """Passes everything on to a store, and obeys orders around its writes."""
 
     def __init__(self, store: LeaseStore, orders: Orders) -> None:

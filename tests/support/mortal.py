@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import Key, Namespace, Row, Table
+from tests.support.one_by_one import OneByOne
 
 
 class Killed(BaseException):
     """The process is gone; nothing of it runs on."""
 
 
-class MortalStore:
+class MortalStore(OneByOne):
     """Passes everything on to a store, and kills its caller at one write."""
 
     def __init__(self, store: LeaseStore, at: int, *, applied: bool) -> None:

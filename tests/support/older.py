@@ -12,6 +12,7 @@ from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import TABLES, Columns, Key, Namespace, Row, Table
 from shardbatch.core.tables import row_type
 from shardbatch.stores.sql import SQLStore
+from tests.support.one_by_one import OneByOne
 
 #: What the version before did not have. Each may be null, as every column that a later version adds.
 LATER = {
@@ -42,7 +43,7 @@ def _read(row: Row) -> Row:
     return row_type(row.key.table).from_columns({**row.key.columns(), **_OldRow(row).columns()})
 
 
-class OlderStore:
+class OlderStore(OneByOne):
     """Passes rows on without the later columns, in both directions."""
 
     def __init__(self, store: LeaseStore) -> None:

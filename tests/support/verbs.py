@@ -12,6 +12,7 @@ from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import APPLICATION, TABLES, Columns, Key, Namespace, Row, Table
+from tests.support.one_by_one import OneByOne
 from tests.support.rig import Rig
 
 
@@ -50,7 +51,7 @@ def everything(rig: Rig) -> dict[str, list[Columns]]:
     return {table.name: [row.columns() for row in rig.store.list(table, namespace(rig))] for table in TABLES}
 
 
-class Interrupted:
+class Interrupted(OneByOne):
     """A store that lets something happen before the first write to a table."""
 
     def __init__(self, store: LeaseStore, table: Table, event: Callable[[], Any], *, always: bool = False) -> None:

@@ -7,7 +7,7 @@ else leases.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from shardbatch.consumer.consumer import Consumer, Verdicts
@@ -74,7 +74,7 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     held = unfinished(consumer, me, verdicts, stamped) or _adopt_gone(consumer, me, verdicts, stamped, application)
     if held is not None:
         return held
-    rows = [settled for lease in rows if (settled := _settle(consumer, me, verdicts, lease, stamped)) is not None]
+    rows = settle(consumer, rows, stamped, me, lambda lease: verdicts(lease.lease_owner or "") is Verdict.OVER)
     listing = consumer.source.list_shards()
     listed = {shard.shard_id for shard in listing}
     rows = add_rows(consumer, listing, rows, application)
@@ -162,14 +162,6 @@ def _note(batch: Batch) -> str:
     return "parked by policy after {} attempts".format(batch.attempt - batch.unparked)
 
 
-def _settle(consumer: Consumer, me: str, verdicts: Verdicts, lease: Lease, stamped: Stamped) -> Lease | None:
-    if lease.batch_id is None:
-        return lease
-    mine = lease.lease_owner == me
-    may_undo = mine or verdicts(lease.lease_owner or "") is Verdict.OVER
-    return settle(consumer, lease, stamped.get(lease.batch_id), mine=mine, may_undo=may_undo)
-
-
 def _plan(
     consumer: Consumer,
     me: str,
@@ -193,10 +185,7 @@ def _plan(
     dead.update(stood_still(consumer, foreign, application, all_of_them=not found.takeable))
     if not dead:
         return found
-    for number, lease in enumerate(rows):
-        if lease.shard_id in dead and lease.batch_id is not None:
-            batch = stamped.get(lease.batch_id)
-            rows[number] = settle(consumer, lease, batch, mine=False, may_undo=True) or lease
+    rows[:] = settle(consumer, rows, stamped, me, lambda lease: lease.shard_id in dead)
     return plan(rows, listed, may_take, me)
 
 
@@ -209,16 +198,20 @@ def _decidable(lease: Lease, stamped: Stamped) -> bool:
 def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
     """Write the owner and the read group on the rows of the plan; a lost race leaves the shard to the winner."""
     chosen = found.takeable[: consumer.options.max_shards if consumer.interval is None else None]
-    loose = [lease if lease.lease_owner == me else replace(lease, read_group=None) for lease in chosen]
     taken: dict[str, list[str]] = {}
-    for group, members in spread(loose, consumer.options.read_tasks, consumer.limits.concurrency).items():
+    changes: list[tuple[Lease, Lease]] = []
+    now_ms = consumer.now_ms()
+    for group, members in spread(chosen, consumer.options.read_tasks, consumer.limits.concurrency, me).items():
         for lease in members:
-            if (lease.lease_owner == me and lease.read_group == group) or consumer.store.replace(
-                lease, leases.take(lease, me, group, consumer.now_ms())
-            ):
+            if lease.lease_owner == me and lease.read_group == group:
                 taken.setdefault(group, []).append(lease.shard_id)
             else:
-                consumer.say("Shard {} went to another run.".format(lease.shard_id))
+                changes.append((lease, leases.take(lease, me, group, now_ms)))
+    for (lease, new), written in zip(changes, consumer.store.replace_many(changes), strict=True):
+        if written:
+            taken.setdefault(str(new.read_group), []).append(lease.shard_id)
+        else:
+            consumer.say("Shard {} went to another run.".format(lease.shard_id))
     return taken
 
 

@@ -58,7 +58,7 @@ def commit(
         return Committed()
     batch, newly, replayed = _decide(consumer, me, batch_id, attempt, by_hand)
     mark(consumer.landing, batch)
-    moved = [row for lease in consumer.leases(batch_id=batch_id) if (row := roll_forward(consumer, batch, lease))]
+    moved = roll_forward(consumer, batch, consumer.leases(batch_id=batch_id))
     _release(consumer, me)
     answer = _answer(batch, moved, newly=newly, replayed=replayed, attempt=attempt)
     consumer.say(_summary(answer))
@@ -121,9 +121,8 @@ def _release(consumer: Consumer, me: str) -> None:
             if lease.batch_id is None:
                 consumer.store.delete(lease)
         return
-    for lease in consumer.leases(lease_owner=me):
-        if lease.batch_id is None:
-            consumer.store.replace(lease, leases.release(lease, consumer.now_ms()))
+    held = [lease for lease in consumer.leases(lease_owner=me) if lease.batch_id is None]
+    consumer.store.replace_many([(lease, leases.release(lease, consumer.now_ms())) for lease in held])
 
 
 def _answer(batch: Batch, moved: list[Lease], *, newly: bool, replayed: bool, attempt: int) -> Committed:

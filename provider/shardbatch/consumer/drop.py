@@ -68,8 +68,7 @@ def discard(action: Action, batch: Batch) -> Batch:
 
 def free(action: Action, batch: Batch) -> list[Lease]:
     """L6 for every lease of a void batch: landed, and nobody's."""
-    stamped = action.leases(batch_id=batch.batch_id)
-    return [row for lease in stamped if (row := unstamp(action, lease, batch.batch_id, free=True))]
+    return unstamp(action, batch.batch_id, action.leases(batch_id=batch.batch_id))
 
 
 def effect(action: Action, batch: Batch) -> str:

@@ -102,18 +102,21 @@ def add_rows(consumer: Consumer, listing: Sequence[Shard], rows: list[Lease], ap
     known = {lease.shard_id for lease in rows}
     unseen_ms = unseen_since(listing, rows)
     added: list[Lease] = []
-    for shard in unknown_shards(listing, rows):
-        start = leases.first_checkpoint(shard, known, application.start_position)
-        now_ms, unseen = consumer.now_ms(), unseen_ms(shard)
-        lease = leases.add(consumer.namespace, consumer.scope, shard, start, first_count(), now_ms, unseen)
-        if consumer.store.create(lease):
-            added.append(lease)
-        else:
-            present = consumer.lease(shard.shard_id)
-            added.extend([present] if present is not None else [])
+    all_written = True
+    for generation in unknown_shards(listing, rows):
+        count, now_ms = first_count(), consumer.now_ms()
+
+        def fresh(shard: Shard, count: int = count, now_ms: int = now_ms) -> Lease:
+            start = leases.first_checkpoint(shard, known, application.start_position)
+            return leases.add(consumer.namespace, consumer.scope, shard, start, count, now_ms, unseen_ms(shard))
+
+        made = [fresh(shard) for shard in generation]
+        written = consumer.store.create_many(made)
+        added += [lease for lease, done in zip(made, written, strict=True) if done]
+        all_written = all_written and all(written)
     if added:
         consumer.say("Added leases for {} new shards.".format(len(added)))
-    return rows + added
+    return rows + added if all_written else consumer.leases()  # another claim was there first
 
 
 def uncovered(listing: Sequence[Shard]) -> list[HashRange]:

@@ -129,12 +129,8 @@ def _opened(consumer: Consumer, batch: Batch, shards: int) -> Frozen:
 
 def _collect(consumer: Consumer, me: str, held: list[Lease], stamped: Stamped) -> tuple[list[Lease], tuple[str, ...]]:
     """D2c, D2d: the landed leases of this owner that can be frozen together, stamps obeyed first; and who waits."""
-    found: list[Lease] = []
-    for lease in held:
-        batch = stamped.get(lease.batch_id) if lease.batch_id is not None else None
-        current = settle(consumer, lease, batch, mine=True, may_undo=True)
-        if current is not None and current.lease_owner == me and current.landed:
-            found.append(current)
+    settled = settle(consumer, held, stamped, me, lambda lease: True)
+    found = [lease for lease in settled if lease.lease_owner == me and lease.landed]
     left_out = _gapped(consumer, found)
     parents = {parent for lease in found for parent in lease.parent_shard_ids}
     rows = {lease.shard_id: lease for lease in found}
@@ -182,10 +178,12 @@ def _create(consumer: Consumer, me: str, collected: list[Lease]) -> Batch | None
     """D2f to D2h: stamp every lease, write the manifest, create the row; ``None`` if any stamp or the row was lost."""
     now = consumer.now_ms()
     batch_id = new_batch_id(now)
-    for lease in collected:
-        if not consumer.store.replace(lease, leases.stamp(lease, me, batch_id, now)):
-            consumer.say("Lease {} moved while it was stamped; freezing again.".format(lease.shard_id))
-            return None
+    stamps = consumer.store.replace_many([(lease, leases.stamp(lease, me, batch_id, now)) for lease in collected])
+    if not all(stamps):
+        consumer.say(
+            "Lease {} moved while it was stamped; freezing again.".format(collected[stamps.index(False)].shard_id)
+        )
+        return None
     manifest = _manifest(consumer, me, batch_id, collected, now)
     content = manifest.dumps()
     uri = consumer.landing.write_manifest(consumer.namespace, batch_id, content)

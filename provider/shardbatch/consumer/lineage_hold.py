@@ -105,7 +105,7 @@ class Hold:
                 mark(self._action.landing, batch)
             elif batch.start:
                 return False  # it was decided just now: an obstacle
-            roll_forward(self._action, batch, lease)
+            roll_forward(self._action, batch, [lease])
             return False
         return True
 

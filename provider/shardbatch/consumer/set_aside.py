@@ -86,7 +86,6 @@ def _effect(action: Action, batch: Batch) -> str:
 
 def _move_on(action: Action, batch: Batch) -> None:
     """L5; there is no output to mark. An interval's side leases have served (H)."""
-    for lease in action.leases(batch_id=batch.batch_id):
-        moved = roll_forward(action, batch, lease)
-        if moved is not None and action.scope:
+    for moved in roll_forward(action, batch, action.leases(batch_id=batch.batch_id)):
+        if action.scope:
             action.store.delete(moved)

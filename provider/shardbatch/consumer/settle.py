@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from shardbatch.consumer.consumer import Consumer, Rows, first_count
 from shardbatch.core import batch as batches
@@ -34,15 +34,39 @@ def mark(landing: Landing, batch: Batch) -> None:
         landing.mark_committed(output, batch.batch_id, batch.decided, *writers)
 
 
-def roll_forward(rows: Rows, batch: Batch, lease: Lease) -> Lease | None:
-    """L5 for one lease of a committed batch whose marker is written; the row as it stands then."""
-    current: Lease | None = lease
-    while current is not None and current.batch_id == batch.batch_id:
-        moved = leases.roll_forward(current, batch.batch_id, rows.now_ms())
-        if rows.store.replace(current, moved):
-            return moved
-        current = rows.lease(lease.shard_id)
-    return current
+def roll_forward(rows: Rows, batch: Batch, found: Sequence[Lease]) -> list[Lease]:
+    """L5 for leases of a committed batch whose marker is written; the rows as they stand then."""
+
+    def moved(lease: Lease, now_ms: int) -> Lease:
+        return leases.roll_forward(lease, batch.batch_id, now_ms)
+
+    return _change(rows, batch.batch_id, found, moved)
+
+
+def unstamp(rows: Rows, batch_id: str, found: Sequence[Lease], owner: str | None = None) -> list[Lease]:
+    """L6 for leases of a void batch, nobody's from then on but for those of ``owner``; the rows as they stand then."""
+
+    def undone(lease: Lease, now_ms: int) -> Lease:
+        return leases.unstamp(lease, batch_id, now_ms, free=owner is None or lease.lease_owner != owner)
+
+    return _change(rows, batch_id, found, undone)
+
+
+def _change(rows: Rows, batch_id: str, found: Sequence[Lease], change: Callable[[Lease, int], Lease]) -> list[Lease]:
+    """Change the leases while they carry the stamp of the batch."""
+    settled: list[Lease] = []
+    stamped = list(found)
+    while stamped:
+        now_ms = rows.now_ms()
+        changes = [(lease, change(lease, now_ms)) for lease in stamped]
+        stamped = []
+        for (lease, changed), written in zip(changes, rows.store.replace_many(changes), strict=True):
+            current = changed if written else rows.lease(lease.shard_id)
+            if current is not None and current.batch_id == batch_id:
+                stamped.append(current)
+            elif current is not None:
+                settled.append(current)
+    return settled
 
 
 def void_absent(rows: Rows, batch_id: str) -> Batch:
@@ -54,33 +78,43 @@ def void_absent(rows: Rows, batch_id: str) -> Batch:
     return found if found is not None else void_absent(rows, batch_id)
 
 
-def unstamp(rows: Rows, lease: Lease, batch_id: str, *, free: bool) -> Lease | None:
-    """L6 for one lease of a void batch; the row as it stands then."""
-    current: Lease | None = lease
-    while current is not None and current.batch_id == batch_id:
-        undone = leases.unstamp(current, batch_id, rows.now_ms(), free=free)
-        if rows.store.replace(current, undone):
-            return undone
-        current = rows.lease(lease.shard_id)
-    return current
+def settle(
+    consumer: Consumer, found: Iterable[Lease], stamped: Stamped, me: str, may_undo: Callable[[Lease], bool]
+) -> list[Lease]:
+    """The leases after their stamps were obeyed; unchanged where a batch is undecided or nothing may be done.
 
-
-def settle(consumer: Consumer, lease: Lease, batch: Batch | None, *, mine: bool, may_undo: bool) -> Lease | None:
-    """The lease after its stamp was obeyed; unchanged where the batch is undecided or nothing may be done.
-
-    ``batch`` is the row of its stamp, marked already if committed. ``may_undo``: a stamp without a row, or of a void
-    batch, may be removed by this caller. A lease that is not ``mine`` is freed as well.
+    ``stamped`` has the rows of the stamps, marked already if committed. ``may_undo``: whether this caller may remove
+    from a lease a stamp without a row, or of a void batch. A lease that is not of ``me`` is freed as well.
     """
-    if lease.batch_id is None:
-        return lease
-    if batch is None:
-        if not may_undo:
-            return lease
-        batch = void_absent(consumer, lease.batch_id)
+    settled: list[Lease] = []
+    carriers: dict[str, list[Lease]] = {}
+    for lease in found:
+        if lease.batch_id is None:
+            settled.append(lease)
+        else:
+            carriers.setdefault(lease.batch_id, []).append(lease)
+    for batch_id, members in carriers.items():
+        settled += _obey(consumer, batch_id, members, stamped.get(batch_id), me, may_undo)
+    return settled
+
+
+def _obey(
+    consumer: Consumer,
+    batch_id: str,
+    members: list[Lease],
+    batch: Batch | None,
+    me: str,
+    may_undo: Callable[[Lease], bool],
+) -> list[Lease]:
+    """The leases that carry one stamp, after it was obeyed."""
+    undo = [lease for lease in members if may_undo(lease)] if batch is None or batch.state is BatchState.VOID else []
+    if batch is None and undo:
+        batch = void_absent(consumer, batch_id)
         if batch.state is BatchState.COMMITTED:
             mark(consumer.landing, batch)
-    if batch.state is BatchState.COMMITTED:
-        return roll_forward(consumer, batch, lease)
-    if batch.state is BatchState.VOID and may_undo:
-        return unstamp(consumer, lease, lease.batch_id, free=not mine)
-    return lease
+    if batch is not None and batch.state is BatchState.COMMITTED:
+        return roll_forward(consumer, batch, members)
+    if batch is None or batch.state is not BatchState.VOID:
+        return members
+    names = {lease.shard_id for lease in undo}
+    return [lease for lease in members if lease.shard_id not in names] + unstamp(consumer, batch_id, undo, me)

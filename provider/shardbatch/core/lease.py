@@ -7,8 +7,9 @@ A precondition that does not hold raises :class:`ProtocolError`; callers look fi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from shardbatch.core.position import TRIM_HORIZON, Position, acceptable, after
@@ -16,6 +17,11 @@ from shardbatch.core.rows import SHARD_LEASE, Columns, Key, Namespace, Row, int_
 from shardbatch.core.shard import HashRange, Shard
 from shardbatch.core.slice import Slice
 from shardbatch.errors import ProtocolError
+
+#: How the column of a shard without parents reads, which most are: it need not be parsed.
+NO_PARENTS = "[]"
+
+_namespace = lru_cache(maxsize=16)(Namespace)
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Lease(Row):
             "lease_count": self.lease_count,
             "checkpoint": str(self.checkpoint),
             "completed": self.completed,
-            "parent_shard_ids": json.dumps(list(self.parent_shard_ids)),
+            "parent_shard_ids": json.dumps(self.parent_shard_ids) if self.parent_shard_ids else NO_PARENTS,
             "hash_range": str(self.hash_range) if self.hash_range else None,
             "batch_id": self.batch_id,
             "read_group": self.read_group,
@@ -87,15 +93,16 @@ class Lease(Row):
     def from_columns(cls, columns: Mapping[str, Any]) -> Lease:
         """The row of its columns."""
         get = columns.get
+        parents = get("parent_shard_ids") or NO_PARENTS
         return cls(
-            namespace=Namespace(columns["app_name"], columns["stream_name"]),
+            namespace=_namespace(columns["app_name"], columns["stream_name"]),
             scope=columns["scope"],
             shard_id=columns["shard_id"],
             lease_owner=text_or_none(get("lease_owner")),
             lease_count=int(columns["lease_count"]),
             checkpoint=Position.parse(columns["checkpoint"]),
             completed=bool(get("completed")),
-            parent_shard_ids=tuple(json.loads(get("parent_shard_ids") or "[]")),
+            parent_shard_ids=tuple(json.loads(parents)) if parents != NO_PARENTS else (),
             hash_range=HashRange.parse(columns["hash_range"]) if get("hash_range") else None,
             batch_id=text_or_none(get("batch_id")),
             read_group=text_or_none(get("read_group")),
@@ -252,6 +259,6 @@ def rewind(lease: Lease, holder: str, target: Position, rewound: str, note: str,
     )
 
 
-def first_checkpoint(shard: Shard, known: Iterable[str], start: Position) -> Position:
+def first_checkpoint(shard: Shard, known: Collection[str], start: Position) -> Position:
     """Where a shard without a row begins: a child of a known parent at ``TRIM_HORIZON``, a root at ``start``."""
-    return TRIM_HORIZON if set(shard.parent_shard_ids) & set(known) else start
+    return TRIM_HORIZON if any(parent in known for parent in shard.parent_shard_ids) else start

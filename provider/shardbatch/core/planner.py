@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 from typing import Callable
 
 from shardbatch.core.lease import Lease
@@ -31,8 +32,8 @@ class Plan:
     waiting: tuple[Lease, ...]
 
 
-def unknown_shards(listing: Sequence[Shard], leases: Iterable[Lease]) -> list[Shard]:
-    """The listed shards that need a row, children before their parents.
+def unknown_shards(listing: Sequence[Shard], leases: Iterable[Lease]) -> list[list[Shard]]:
+    """The listed shards that need a row, generation by generation, children before their parents.
 
     In this order a claim that dies half-way leaves no child without a row whose parent has one, so the next claim can
     still tell a child that was there at the first claim from one that a reshard made later. A shard whose parent is
@@ -42,7 +43,10 @@ def unknown_shards(listing: Sequence[Shard], leases: Iterable[Lease]) -> list[Sh
     racing = {shard.shard_id for shard in inconsistent(listing)}
     fresh = [shard for shard in listing if shard.shard_id not in have and shard.shard_id not in racing]
     depth = generations({shard.shard_id: shard.parent_shard_ids for shard in listing})
-    return sorted(fresh, key=lambda shard: (-depth[shard.shard_id], shard.shard_id))
+    found: dict[int, list[Shard]] = {}
+    for shard in sorted(fresh, key=lambda shard: shard.shard_id):
+        found.setdefault(depth[shard.shard_id], []).append(shard)
+    return [found[generation] for generation in sorted(found, reverse=True)]
 
 
 def known_parents(lease: Lease, listed: set[str], rows: Mapping[str, Lease]) -> list[str]:
@@ -91,7 +95,9 @@ def plan(
     return Plan(tuple(sorted(takeable, key=order)), tuple(held), tuple(waiting))
 
 
-def spread(leases: Sequence[Lease], read_tasks: int, at_once: int = 1) -> dict[str, list[Lease]]:
+def spread(
+    leases: Sequence[Lease], read_tasks: int, at_once: int = 1, owner: str | None = None
+) -> dict[str, list[Lease]]:
     """The leases over at most ``read_tasks`` groups, each as even as the order allows.
 
     There are no more groups than it takes for every shard to be read at once when a task reads ``at_once``: a further
@@ -100,7 +106,7 @@ def spread(leases: Sequence[Lease], read_tasks: int, at_once: int = 1) -> dict[s
     kept: dict[str, list[Lease]] = {}
     loose: list[Lease] = []
     for lease in leases:
-        if lease.read_group is not None:
+        if lease.read_group is not None and lease.lease_owner == owner:
             kept.setdefault(lease.read_group, []).append(lease)
         else:
             loose.append(lease)
@@ -110,8 +116,12 @@ def spread(leases: Sequence[Lease], read_tasks: int, at_once: int = 1) -> dict[s
     while len(names) < wanted:
         names.append(next(name for name in fresh if name not in kept))
     groups = {name: list(kept.get(name, ())) for name in names}
+    smallest = [(len(groups[name]), name) for name in names]
+    heapify(smallest)
     for lease in loose:
-        groups[min(names, key=lambda name: (len(groups[name]), name))].append(lease)
+        size, name = smallest[0]
+        groups[name].append(lease)
+        heapreplace(smallest, (size + 1, name))
     return {name: members for name, members in groups.items() if members}
 
 

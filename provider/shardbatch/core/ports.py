@@ -53,6 +53,17 @@ class LeaseStore(Protocol):
         """
         ...
 
+    def create_many(self, rows: Sequence[Row]) -> Sequence[bool]:
+        """As :meth:`create` for each of several rows of one table, namespace and scope; an answer for each.
+
+        There is no order among them, and none depends on another. An error may leave any of them written.
+        """
+        ...
+
+    def replace_many(self, changes: Sequence[tuple[Row, Row]]) -> Sequence[bool]:
+        """As :meth:`replace` for each pair of ``seen`` and ``new``, under the same terms as :meth:`create_many`."""
+        ...
+
     def delete(self, seen: Row) -> bool:
         """Remove the row if the stored counter is still ``seen``'s; whether it was removed by this call."""
         ...

@@ -57,13 +57,13 @@ def index_key(namespace: Namespace, value: str) -> str:
 
 def attributes_of(write: Write) -> Columns:
     """What a write sets, by attribute; ``None`` where it removes one."""
-    row, table = write.row, write.row.key.table
-    columns = {**row.columns(), TOKEN: write.token}
+    key, table = write.key, write.key.table
+    columns = {**write.row.columns(), TOKEN: write.token}
     asked = INDEXED.get(table.name)
     if asked:  # an indexed attribute must not be empty
-        columns[INDEX_KEY] = index_key(row.key.namespace, columns[asked]) if columns[asked] else None
+        columns[INDEX_KEY] = index_key(key.namespace, columns[asked]) if columns[asked] else None
     if write.before is None:
-        columns.update(row.key.columns())
+        columns.update(key.columns())
     return columns
 
 

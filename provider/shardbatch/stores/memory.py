@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from shardbatch.core.rows import TABLES, Columns, Key, Namespace, Row, Table
@@ -109,6 +109,14 @@ class MemoryStore:
         """Write ``new`` if the counter is still that of ``seen``."""
         return self._writes.settle(outcome.replacement(seen, new), self._send, self._look)
 
+    def create_many(self, rows: Sequence[Row]) -> Sequence[bool]:
+        """As :meth:`create` for each."""
+        return [self.create(row) for row in rows]
+
+    def replace_many(self, changes: Sequence[tuple[Row, Row]]) -> Sequence[bool]:
+        """As :meth:`replace` for each."""
+        return [self.replace(seen, new) for seen, new in changes]
+
     def delete(self, seen: Row) -> bool:
         """Remove the row if the counter is still that of ``seen``."""
         return self._writes.settle(outcome.deletion(seen), self._send, self._look)
@@ -129,7 +137,7 @@ class MemoryStore:
         return applied
 
     def _apply(self, write: Write) -> bool:
-        key, rows = write.row.key, self._table(write.row.key.table)
+        key, rows = write.key, self._table(write.key.table)
         stored = rows.get(_address(key))
         if (None if stored is None else stored[key.table.counter]) != write.before:
             return False
@@ -139,10 +147,10 @@ class MemoryStore:
             rows[_address(key)] = {**(stored or {}), **key.columns(), **write.row.columns(), TOKEN: write.token}
         return True
 
-    def _look(self, row: Row) -> Stored | None:
+    def _look(self, key: Key) -> Stored | None:
         with self.memory.lock:
-            columns = self._table(row.key.table).get(_address(row.key))
-            return None if columns is None else Stored(columns[row.key.table.counter], columns.get(TOKEN))
+            columns = self._table(key.table).get(_address(key))
+            return None if columns is None else Stored(columns[key.table.counter], columns.get(TOKEN))
 
     def _table(self, table: Table) -> dict[Address, Columns]:
         if table.name not in self.memory.tables:

@@ -12,11 +12,11 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from shardbatch.core.rows import Row
+from shardbatch.core.rows import Key, Row
 from shardbatch.errors import ProtocolError, StoreError
 from shardbatch.stores import keys
 
@@ -41,6 +41,7 @@ class Stored:
 class Write:
     """One conditional write. ``before`` is the counter that the stored row must have; ``None``: no row may be there."""
 
+    key: Key
     row: Row
     before: int | None
     token: str
@@ -50,14 +51,21 @@ class Write:
     def name(self) -> str:
         """For messages: what is written where."""
         verb = "delete" if self.deletes else "create" if self.before is None else "replace"
-        key = self.row.key
-        return "{} of the {} row {}".format(verb, key.table.name, "/".join((str(key.namespace), *key.values)))
+        place = "/".join((str(self.key.namespace), *self.key.values))
+        return "{} of the {} row {}".format(verb, self.key.table.name, place)
 
 
 def creation(row: Row) -> Write:
     """The write of a row that must not be there yet."""
-    keys.check(row.key)
-    return Write(row, None, uuid.uuid4().hex)
+    return creations([row])[0]
+
+
+def creations(rows: Sequence[Row]) -> list[Write]:
+    """The writes of rows that must not be there yet."""
+    made = [Write(row.key, row, None, token) for row, token in zip(rows, _tokens(len(rows)), strict=True)]
+    for write in made:
+        keys.check(write.key)
+    return made
 
 
 def replacement(seen: Row, new: Row) -> Write:
@@ -65,17 +73,36 @@ def replacement(seen: Row, new: Row) -> Write:
 
     :raises ProtocolError: if the two are not the same row, or the counter does not rise.
     """
-    if seen.key != new.key or new.counter <= seen.counter:
-        raise ProtocolError(
-            f"A {seen.key.table.name} row may only be replaced by itself with a higher counter.",
-            remedy="This is a fault in shardbatch; please report it with the log.",
-        )
-    return Write(new, seen.counter, uuid.uuid4().hex)
+    return replacements([(seen, new)])[0]
+
+
+def replacements(changes: Sequence[tuple[Row, Row]]) -> list[Write]:
+    """The writes of each second row over the first.
+
+    :raises ProtocolError: if two are not the same row, or the counter does not rise.
+    """
+    made = [
+        Write(new.key, new, seen.counter, token)
+        for (seen, new), token in zip(changes, _tokens(len(changes)), strict=True)
+    ]
+    for (seen, new), write in zip(changes, made, strict=True):
+        if seen.key != write.key or new.counter <= seen.counter:
+            raise ProtocolError(
+                f"A {seen.key.table.name} row may only be replaced by itself with a higher counter.",
+                remedy="This is a fault in shardbatch; please report it with the log.",
+            )
+    return made
 
 
 def deletion(seen: Row) -> Write:
     """The removal of a row."""
-    return Write(seen, seen.counter, uuid.uuid4().hex, deletes=True)
+    return Write(seen.key, seen, seen.counter, _tokens(1)[0], deletes=True)
+
+
+def _tokens(count: int) -> list[str]:
+    """Texts of 32 characters that no other write has: 96 bits that are drawn once, and a number."""
+    drawn = uuid.uuid4().hex[:24]
+    return ["{}{:08x}".format(drawn, number) for number in range(count)]
 
 
 class Writes:
@@ -92,38 +119,64 @@ class Writes:
         self.sent = 0
         self._lock = threading.Lock()
 
-    def settle(self, write: Write, send: Callable[[Write], bool], look: Callable[[Row], Stored | None]) -> bool:
+    def settle(self, write: Write, send: Callable[[Write], bool], look: Callable[[Key], Stored | None]) -> bool:
         """Whether the write was applied. ``send`` says so or raises :class:`Unclear`; ``look`` is strongly consistent.
-
-        A row that is gone after an unclear removal counts as removed by it: a removed row keeps no token.
 
         :raises StoreError: if the outcome cannot be learned.
         """
+
+        def look_at(places: Sequence[Key]) -> dict[tuple[str, ...], Stored]:
+            found = look(places[0])
+            return {} if found is None else {places[0].values: found}
+
+        return self.settle_all([write], lambda writes: [send(writes[0])], look_at)[0]
+
+    def settle_all(
+        self,
+        writes: Sequence[Write],
+        send: Callable[[Sequence[Write]], Sequence[bool]],
+        look: Callable[[Sequence[Key]], Mapping[tuple[str, ...], Stored]],
+    ) -> list[bool]:
+        """Whether each of several writes to one table and scope was applied.
+
+        ``send`` answers for each of those that it is given, or raises :class:`Unclear`: then nobody knows of any.
+        ``look`` finds the rows that are there, by the values of their keys, and is strongly consistent. A row that is
+        gone after an unclear removal counts as removed by it: a removed row keeps no token.
+
+        :raises StoreError: if the outcome of one cannot be learned.
+        """
+        answers: dict[int, bool] = {}
         doubt: Unclear | None = None
         for turn in range(self.tries):
             self._pause(turn)
+            left = [number for number in range(len(writes)) if number not in answers]
             with self._lock:
-                self.sent += 1
+                self.sent += len(left)
             try:
-                if send(write):
-                    return True
-                if doubt is None:
-                    return False
+                applied = send([writes[number] for number in left])
+                told = zip(left, applied, strict=True)
+                answers.update((number, done) for number, done in told if done or doubt is None)
             except Unclear as error:
                 doubt = error
-            try:
-                stored = look(write.row)
-            except Unclear as error:
-                doubt = error
-                continue
-            if stored is None and write.deletes:
-                return True
-            if stored is not None and stored.token == write.token:
-                return True
-            if (None if stored is None else stored.counter) != write.before:
-                return False
+            left = [number for number in left if number not in answers]
+            if left:
+                try:
+                    stored = look([writes[number].key for number in left])
+                except Unclear as error:
+                    doubt = error
+                    continue
+                for number in left:
+                    write = writes[number]
+                    answer = _judge(write, stored.get(write.key.values))
+                    if answer is not None:
+                        answers[number] = answer
+            if len(answers) == len(writes):
+                return [answers[number] for number in range(len(writes))]
+        unknown = [write.name for number, write in enumerate(writes) if number not in answers]
         raise StoreError(
-            f"The outcome of the {write.name} is unknown after {self.tries} tries: {doubt}.",
+            "The outcome of the {}{} is unknown after {} tries: {}.".format(
+                unknown[0], " and of {} others".format(len(unknown) - 1) if unknown[1:] else "", self.tries, doubt
+            ),
             remedy="Check the store and the way to it; the task may be retried, it reads the row again.",
         ) from doubt
 
@@ -144,3 +197,12 @@ class Writes:
     def _pause(self, turn: int) -> None:
         if turn:
             time.sleep(random.uniform(0.25, 1) * self.backoff * 2 ** (turn - 1))
+
+
+def _judge(write: Write, stored: Stored | None) -> bool | None:
+    """Whether a write was applied, by what stands there now; ``None`` if it was not and still can be."""
+    if stored is None and write.deletes:
+        return True
+    if stored is not None and stored.token == write.token:
+        return True
+    return False if (None if stored is None else stored.counter) != write.before else None

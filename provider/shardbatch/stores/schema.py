@@ -47,7 +47,17 @@ def _define(table: Table, prefix: str, metadata: sa.MetaData) -> None:
     if asked:
         name = f"{prefix}{table.name}_by_{asked}"
         columns = [sql.c["app_name"], sql.c["stream_name"], sql.c[asked]]
-        sa.Index(name, *columns, mysql_length={asked: 191}, mariadb_length={asked: 191})
+        # Of rows that have an owner only: else PostgreSQL, which knows nothing yet of a namespace just made, may walk
+        # through all of it by this index to find one row, where the primary key would do.
+        owned = sql.c[asked].is_not(None)
+        sa.Index(
+            name,
+            *columns,
+            mysql_length={asked: 191},
+            mariadb_length={asked: 191},
+            postgresql_where=owned,
+            sqlite_where=owned,
+        )
 
 
 def _key_type(name: str) -> sa.types.TypeEngine[Any]:

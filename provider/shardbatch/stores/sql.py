@@ -1,28 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lease store in a SQL database: PostgreSQL, SQLite, MySQL or MariaDB through SQLAlchemy Core.
 
-Every operation is one statement that commits itself, so no transaction is ever open between two calls.
+Every operation is one statement that commits itself, or one transaction over many rows that none of them depends on
+another in. So no transaction is ever open between two calls.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from shardbatch.core.rows import Key, Namespace, Row, Table
 from shardbatch.core.tables import row_type
-from shardbatch.errors import ConfigurationError, StoreError, StoreNotFound
+from shardbatch.errors import StoreError, StoreNotFound
 from shardbatch.stores import outcome
 from shardbatch.stores.outcome import TOKEN, Stored, Unclear, Write, Writes
 from shardbatch.stores.schema import check, make, pending, schema_of
+from shardbatch.stores.sql_engine import cause_of, open_engine, reason_of, transaction
+from shardbatch.stores.sql_statements import creations, replacements, stored_of
 
-#: Milliseconds that SQLite waits for another writer.
-BUSY_TIMEOUT_MS = 30_000
+T = TypeVar("T")
 
 
 def open_url(url: str, **options: Any) -> SQLStore:
@@ -51,7 +53,7 @@ class SQLStore:
         page_size: int = 500,
     ) -> None:
         #: The engine; its connections commit every statement.
-        self.engine = _engine(engine)
+        self.engine = open_engine(engine)
         self.page_size = page_size
         self._create = create
         self._metadata = schema_of(prefix, schema)
@@ -81,7 +83,7 @@ class SQLStore:
                 return
             except exc.SQLAlchemyError as error:  # another process may just have made it: look again
                 if turn == 10 or getattr(error, "connection_invalidated", False):
-                    raise StoreError(f"The tables of {self!r} cannot be prepared: {_reason(error)}.") from error
+                    raise StoreError(f"The tables of {self!r} cannot be prepared: {reason_of(error)}.") from error
                 time.sleep(random.uniform(0, 0.05) * turn)
 
     def pending(self) -> tuple[str, ...]:
@@ -90,7 +92,7 @@ class SQLStore:
             with self.engine.connect() as connection:
                 return tuple(pending(connection, self._metadata))
         except exc.SQLAlchemyError as error:
-            raise StoreError(f"The tables of {self!r} cannot be looked at: {_reason(error)}.") from error
+            raise StoreError(f"The tables of {self!r} cannot be looked at: {reason_of(error)}.") from error
 
     def list(self, table: Table, namespace: Namespace, scope: str = "", **equal: str) -> Iterator[Row]:
         """The rows of a namespace and scope in key order, one statement a page."""
@@ -124,6 +126,14 @@ class SQLStore:
         """Write ``new`` if the counter is still that of ``seen``; columns that this version does not know stay."""
         return self._writes.settle(outcome.replacement(seen, new), self._send, self._look)
 
+    def create_many(self, rows: Sequence[Row]) -> Sequence[bool]:
+        """As :meth:`create` for each, ``page_size`` of them in one transaction."""
+        return self._settle_all(rows, outcome.creations)
+
+    def replace_many(self, changes: Sequence[tuple[Row, Row]]) -> Sequence[bool]:
+        """As :meth:`replace` for each, ``page_size`` of them in one transaction."""
+        return self._settle_all(changes, outcome.replacements)
+
     def delete(self, seen: Row) -> bool:
         """Remove the row if the counter is still that of ``seen``."""
         return self._writes.settle(outcome.deletion(seen), self._send, self._look)
@@ -144,7 +154,7 @@ class SQLStore:
         return [sql.c[name] == value for name, value in key.columns().items()]
 
     def _send(self, write: Write) -> bool:
-        sql, key = self._table(write.row.key.table), write.row.key
+        sql, key = self._table(write.key.table), write.key
         stored = (*self._at(key), sql.c[key.table.counter] == write.before)
         values = {**write.row.columns(), TOKEN: write.token}
         statement: sa.Insert | sa.Update | sa.Delete
@@ -163,9 +173,44 @@ class SQLStore:
         except exc.SQLAlchemyError as error:
             raise self._judge(error, write.name) from error
 
-    def _look(self, row: Row) -> Stored | None:
-        sql = self._table(row.key.table)
-        query = sa.select(sql.c[row.key.table.counter].label("counter"), sql.c[TOKEN]).where(*self._at(row.key))
+    def _settle_all(self, asked: Sequence[T], writes_of: Callable[[Sequence[T]], Sequence[Write]]) -> Sequence[bool]:
+        answers: list[bool] = []
+        for first in range(0, len(asked), self.page_size):
+            writes = writes_of(asked[first : first + self.page_size])
+            answers += self._writes.settle_all(writes, self._send_all, self._look_all)
+        return answers
+
+    def _send_all(self, writes: Sequence[Write]) -> Sequence[bool]:
+        """Creations only, or replacements only, in one transaction; each row is still its own compare-and-set."""
+        sql = self._table(writes[0].key.table)
+        ordered = sorted(writes, key=lambda write: write.key.values)  # so that no two of these wait crosswise
+        make = creations if writes[0].before is None else replacements
+        statement, values = make(sql, self.engine.dialect, ordered)
+        places = [write.key for write in ordered]
+        try:
+            with transaction(self.engine) as connection:
+                if connection.exec_driver_sql(statement, values).rowcount == len(writes):
+                    return [True] * len(writes)
+                stored = stored_of(connection, sql, places)
+        except exc.IntegrityError:  # a row is there already, and so none was written
+            stored = self._look_all(places)
+            return [write.key.values not in stored and self._send(write) for write in writes]
+        except exc.SQLAlchemyError as error:
+            raise self._judge(error, f"write of {len(writes)} rows") from error
+        found = (stored.get(write.key.values) for write in writes)
+        return [row is not None and row.token == write.token for row, write in zip(found, writes, strict=True)]
+
+    def _look_all(self, places: Sequence[Key]) -> dict[tuple[str, ...], Stored]:
+        sql = self._table(places[0].table)
+        try:
+            with self.engine.connect() as connection:
+                return stored_of(connection, sql, places)
+        except exc.SQLAlchemyError as error:
+            raise self._judge(error, "read") from error
+
+    def _look(self, key: Key) -> Stored | None:
+        sql = self._table(key.table)
+        query = sa.select(sql.c[key.table.counter].label("counter"), sql.c[TOKEN]).where(*self._at(key))
         for columns in self._fetch(query):
             return Stored(int(columns["counter"]), columns[TOKEN])
         return None
@@ -176,63 +221,19 @@ class SQLStore:
     def _fetch(self, query: sa.Select[Any]) -> Sequence[Mapping[str, Any]]:
         try:
             with self.engine.connect() as connection:
-                return [dict(row) for row in connection.execute(query).mappings()]
+                found = connection.execute(query)
+                names = tuple(found.keys())
+                return [dict(zip(names, row, strict=True)) for row in found]
         except exc.SQLAlchemyError as error:
             raise self._judge(error, "read") from error
 
     def _judge(self, error: exc.SQLAlchemyError, what: str) -> Exception:
         """What a failed statement means: nobody knows, or it cannot work."""
-        reason = _reason(error)
+        reason = reason_of(error)
         text = reason.lower()
-        if "no such table" in text or "doesn't exist" in text or getattr(_cause(error), "sqlstate", "") == "42P01":
+        if "no such table" in text or "doesn't exist" in text or getattr(cause_of(error), "sqlstate", "") == "42P01":
             return StoreNotFound(f"A table of {self!r} is missing: {reason}.")
         unclear = (exc.OperationalError, exc.InterfaceError, exc.InternalError, exc.TimeoutError)
         if isinstance(error, unclear) or getattr(error, "connection_invalidated", False):
             return Unclear(reason)
         return StoreError(f"The {what} failed in {self!r}: {reason}.")
-
-
-def _engine(given: str | sa.URL | sa.Engine) -> sa.Engine:
-    """An engine whose connections commit every statement."""
-    if isinstance(given, sa.Engine):
-        engine = given
-    else:
-        try:
-            engine = sa.create_engine(given, hide_parameters=True)
-        except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
-            raise ConfigurationError(
-                f"The database driver that the lease store's URL names is not there: {error}.",
-                remedy="Install it on every worker, or look at the URL's scheme.",
-            ) from error
-        except (exc.ArgumentError, ValueError):
-            raise ConfigurationError(
-                "The lease store's URL cannot be read.", remedy="It looks like postgresql+psycopg://user@host/database."
-            ) from None
-    if engine.dialect.name == "sqlite":
-        if engine.url.database in (None, "", ":memory:"):
-            raise ConfigurationError(
-                "SQLite in memory belongs to one connection only and cannot hold leases.",
-                remedy="Name a file (sqlite:////path/leases.db), or use memory:// in tests.",
-            )
-        if not sa.event.contains(engine, "connect", _tune_sqlite):
-            sa.event.listen(engine, "connect", _tune_sqlite)
-    return engine.execution_options(isolation_level="AUTOCOMMIT")
-
-
-def _tune_sqlite(connection: Any, _record: Any) -> None:
-    """Readers beside a writer, and writers that wait for each other."""
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-    if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-        cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.close()
-
-
-def _cause(error: exc.SQLAlchemyError) -> BaseException:
-    return getattr(error, "orig", None) or error
-
-
-def _reason(error: exc.SQLAlchemyError) -> str:
-    """The driver's own words, on one line; never the statement's values."""
-    cause = _cause(error)
-    return "{}: {}".format(type(cause).__name__, " ".join(str(cause).split()).rstrip("."))

@@ -75,22 +75,36 @@ class SqlBackend:
     def tap(self, store: LeaseStore, hook: Hook) -> Iterator[None]:
         assert isinstance(store, SQLStore)
 
-        def at(moment: str) -> Callable[..., None]:
-            def listen(conn: Any, cursor: Any, statement: str, *_: Any) -> None:
-                if statement.startswith(("INSERT", "UPDATE", "DELETE")):
-                    try:
-                        hook(moment)
-                    except TimeoutError as error:
-                        raise sa.exc.OperationalError(statement, None, error) from error
+        dialect: Any = store.engine.dialect
+        do_commit = dialect.do_commit
 
-            return listen
+        def at(moment: str, statement: str) -> None:
+            try:
+                hook(moment)
+            except TimeoutError as error:
+                raise sa.exc.OperationalError(statement, None, error) from error
 
-        listeners = [("before_cursor_execute", at("before")), ("after_cursor_execute", at("after"))]
-        for name, listener in listeners:
-            sa.event.listen(store.engine, name, listener)
+        def before(conn: sa.Connection, cursor: Any, statement: str, *_: Any) -> None:
+            if statement.startswith(("INSERT", "UPDATE", "DELETE")):
+                at("before", statement)
+
+        def after(conn: sa.Connection, cursor: Any, statement: str, *_: Any) -> None:
+            """What a transaction wrote is written when that is committed."""
+            alone = conn.get_execution_options()["isolation_level"] == "AUTOCOMMIT"
+            if alone and statement.startswith(("INSERT", "UPDATE", "DELETE")):
+                at("after", statement)
+
+        def commit(connection: Any) -> None:
+            do_commit(connection)
+            at("after", "COMMIT")
+
+        sa.event.listen(store.engine, "before_cursor_execute", before)
+        sa.event.listen(store.engine, "after_cursor_execute", after)
+        dialect.do_commit = commit
         yield
-        for name, listener in listeners:
-            sa.event.remove(store.engine, name, listener)
+        sa.event.remove(store.engine, "before_cursor_execute", before)
+        sa.event.remove(store.engine, "after_cursor_execute", after)
+        dialect.do_commit = do_commit
 
     def set_unknown(self, key: Key, name: str, value: str) -> None:
         with self.engine.connect() as connection:

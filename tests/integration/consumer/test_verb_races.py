@@ -21,6 +21,7 @@ from shardbatch.core.rows import Row
 from shardbatch.errors import ShardbatchError
 from tests.integration.consumer.test_kills import resharded
 from tests.integration.consumer.test_verb_kills import drained
+from tests.support.one_by_one import OneByOne
 from tests.support.rig import Rig
 from tests.support.verbs import told
 
@@ -28,7 +29,7 @@ from tests.support.verbs import told
 RUN_WRITES = 30
 
 
-class Meanwhile:
+class Meanwhile(OneByOne):
     """A store that lets something happen before the n-th write of its caller."""
 
     def __init__(self, store: Any, at: int, event: Callable[[], Any]) -> None:

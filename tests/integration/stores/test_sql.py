@@ -150,3 +150,16 @@ def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
     (tmp_path / "no.db").write_bytes(b"this is no database, but long enough to be looked at as if it were one" * 20)
     with pytest.raises(StoreError, match="not a database"):
         SQLStore(f"sqlite:///{tmp_path / 'no.db'}").prepare()
+
+
+def test_a_row_of_a_namespace_that_was_just_made_is_found_by_its_key(store: SQLStore, postgres_url: str) -> None:
+    """Without statistics of the table, an index that has the whole namespace looks as good as the primary key."""
+    assert all(store.create_many([lease.add(SPACE, "", Shard(f"s-{n}"), TRIM_HORIZON, 1, 7) for n in range(300)]))
+    one = "app_name = 'orders-etl' AND stream_name = 'orders' AND scope = '' AND shard_id = 's-7'"
+    with sa.create_engine(postgres_url).connect() as connection:
+        for condition in (one, one + " AND lease_count = 1"):
+            plan = connection.execute(sa.text(f"EXPLAIN SELECT * FROM shard_lease WHERE {condition}")).scalars().all()
+            assert "shard_lease_pkey" in plan[0], plan
+        mine = "app_name = 'orders-etl' AND stream_name = 'orders' AND lease_owner = 'w1'"
+        plan = connection.execute(sa.text(f"EXPLAIN SELECT * FROM shard_lease WHERE {mine}")).scalars().all()
+        assert "shard_lease_by_lease_owner" in "".join(plan), plan

@@ -12,12 +12,13 @@ import pytest
 from shardbatch.consumer import beat
 from shardbatch.core.batch import Batch
 from shardbatch.core.policies import ClaimOptions
+from tests.support.one_by_one import OneByOne
 from tests.support.rig import Rig
 
 GRACE = timedelta(seconds=30)
 
 
-class Beaten:
+class Beaten(OneByOne):
     """Lets the work of the first attempt show life just before the second is opened, once."""
 
     def __init__(self, rig: Rig, batch_id: str) -> None:

@@ -23,6 +23,7 @@ from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies, ShardErr
 from shardbatch.core.ports import Clock, Verdict
 from shardbatch.errors import ConfigurationError, LeaseLost, NothingFinished, ShardbatchError, SourceError, StoreError
 from tests.support.mortal import Killed, MortalStore
+from tests.support.one_by_one import OneByOne
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -315,7 +316,7 @@ def test_a_commit_that_wakes_late_does_not_put_an_older_position_back(tmp_path: 
     first = rig.freeze("r1")
     rig.work(first)
 
-    class Asleep:
+    class Asleep(OneByOne):
         """Its first write to a lease comes when another run has committed more."""
 
         late = True
@@ -397,7 +398,7 @@ def test_a_store_that_fails_once_among_the_checkpoints_leaves_the_rest_to_the_re
     frozen = rig.freeze("r1")
     rig.work(frozen)
 
-    class Failing:
+    class Failing(OneByOne):
         left = 1
 
         def __getattr__(self, name: str) -> Any:

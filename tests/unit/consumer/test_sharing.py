@@ -19,6 +19,7 @@ from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Verdict
 from shardbatch.core.rows import APPLICATION
 from shardbatch.errors import ApplicationTaken
+from tests.support.one_by_one import OneByOne
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -98,7 +99,7 @@ def test_rows_that_no_group_has_signed_let_the_next_one_in(rig: Rig) -> None:
 def test_two_groups_that_claim_first_at_once_are_told_apart(rig: Rig) -> None:
     store = rig.store
 
-    class Beaten:
+    class Beaten(OneByOne):
         """Another group's claim comes between this one's look and its write."""
 
         def __getattr__(self, name: str) -> Any:
@@ -117,7 +118,7 @@ def test_two_groups_that_claim_first_at_once_are_told_apart(rig: Rig) -> None:
 def test_a_claim_that_was_beaten_to_its_shard_takes_another(rig: Rig) -> None:
     store = rig.store
 
-    class Beaten:
+    class Beaten(OneByOne):
         """Another run claims just before this one's first write to a lease."""
 
         late = True

@@ -18,6 +18,7 @@ from shardbatch.core.policies import ClaimOptions, Policies
 from shardbatch.core.ports import Verdict
 from shardbatch.errors import BatchParked, NothingFinished
 from tests.support.mortal import Killed, MortalStore
+from tests.support.one_by_one import OneByOne
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -103,7 +104,7 @@ def test_a_batch_of_a_run_that_nobody_knows_is_left_alone_while_it_shows_life(ri
     assert rig.batches(BatchState.FROZEN)[0].owner == str(rig.owner("r1"))
 
 
-class Sleepy:
+class Sleepy(OneByOne):
     """Sleeps before it creates a frozen batch, while another run claims."""
 
     def __init__(self, rig: Rig) -> None:
@@ -143,7 +144,7 @@ def test_a_void_stamp_of_a_deleted_run_goes(rig: Rig) -> None:
     assert rig.sink() == sent
 
 
-class Asked:
+class Asked(OneByOne):
     """Counts the reads of single rows."""
 
     def __init__(self, store: Any) -> None:
