@@ -62,12 +62,11 @@ def plan(
 ) -> Plan:
     """Sort the open, unstamped leases into those that this owner may take now and those that wait (KV-4).
 
-    A lease that this owner holds already comes first, so that a cleared claim answers as before; then the oldest
-    generation, then the largest backlog that it may have: what was last seen of it, and the time since then. So a
-    shard that was caught up comes again after its turn, also where ``max_shards`` takes a few only.
+    A lease that this owner holds already comes first, so that a cleared claim answers as before; then one that others
+    wait for, which ends; then the largest backlog that it may have: what was last seen of it, and the time since then.
+    So a shard that was caught up comes again after its turn, also where ``max_shards`` takes a few only.
     """
     rows = {lease.shard_id: lease for lease in leases}
-    depth = generations({lease.shard_id: lease.parent_shard_ids for lease in rows.values()})
     takeable: list[Lease] = []
     held: list[Lease] = []
     waiting: list[Lease] = []
@@ -84,10 +83,12 @@ def plan(
         else:
             held.append(lease)
 
-    def order(lease: Lease) -> tuple[bool, int, int, str]:
+    awaited = {parent for lease in rows.values() if not lease.completed for parent in lease.parent_shard_ids}
+
+    def order(lease: Lease) -> tuple[bool, bool, int, str]:
         return (
             lease.lease_owner != owner,
-            depth[lease.shard_id],
+            lease.shard_id not in awaited,
             lease.updated_at_ms - (lease.millis_behind_latest or 0),
             lease.shard_id,
         )

@@ -50,6 +50,21 @@ def test_a_shard_that_is_always_behind_does_not_keep_the_others_from_being_read(
     assert set(sent) <= set(rig.committed())
 
 
+def test_open_shards_of_every_generation_have_their_turn(rig: Rig) -> None:
+    (first,) = rig.stream.shards
+    left, right = rig.stream.split(first)
+    inner = rig.stream.split(right)
+    options = ClaimOptions(max_shards=1)
+    for number in range(9):
+        sent = [rig.stream.put("a", shard_id=shard_id)[0] for shard_id in (left, *inner)]
+        rig.time.ms += 60_000
+        rig.stream.now_ms += 60_000
+        rig.run(f"r{number}", options=options)
+    for number in range(3):
+        rig.run(f"last{number}", options=options)
+    assert set(sent) <= set(rig.committed())
+
+
 def test_what_one_run_had_no_time_for_is_read_first_by_the_next(rig: Rig) -> None:
     rig.stream = ScriptedStream(shards=2, page_size=1)
     first, second = rig.stream.shards

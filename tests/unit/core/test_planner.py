@@ -70,15 +70,18 @@ def test_stamped_leases_are_passed_by() -> None:
     assert found.held == (stamped,)
 
 
-def test_own_leases_come_first_then_old_generations_then_large_backlogs() -> None:
+def test_own_leases_come_first_then_awaited_ones_then_large_backlogs() -> None:
     rows = [
         row("young", "old", lag=900),
         row("old", completed=True),
         row("small", lag=5),
         row("large", lag=50),
+        row("parent", lag=1),
+        row("child", "parent"),
         row("mine", owner=ME),
     ]
-    assert takeable(rows, {lease.shard_id for lease in rows}) == ["mine", "large", "small", "young"]
+    listed = {lease.shard_id for lease in rows}
+    assert takeable(rows, listed) == ["mine", "parent", "young", "large", "small"]
 
 
 def test_a_child_that_this_owner_reads_on_is_its_own() -> None:
