@@ -319,9 +319,9 @@ def batch_params(group_id: str) -> dict[str, Param]:
 
     ``<group>.mode`` (``incremental`` or ``interval``), ``<group>.from`` and ``.to`` (records that arrived between them;
     they make the mode ``interval``), ``<group>.replay`` (the id of a committed batch: the run works on that again and
-    reads nothing; with none of the others), ``<group>.max_shards``, ``.duration_s``, ``.records`` and ``.bytes``
-    (instead of the group's arguments; not with an interval, which is read whole). A run's conf wins over DAG params,
-    these over arguments.
+    reads nothing; with none of the others), ``<group>.max_shards``, ``.duration_s``, ``.run_duration_s``,
+    ``.records`` and ``.bytes`` (instead of the group's arguments; not with an interval, which is read whole). A run's
+    conf wins over DAG params, these over arguments.
 
     :param group_id: the full id of the group.
     """
@@ -336,6 +336,9 @@ def batch_params(group_id: str) -> dict[str, Param]:
         f"{group_id}.replay": param("Committed batch to replay", "string", minLength=1),
         f"{group_id}.max_shards": param("Shards at most", "integer", minimum=1),
         f"{group_id}.duration_s": param("Seconds that a read task reads at most", "number", exclusiveMinimum=0),
+        f"{group_id}.run_duration_s": param(
+            "Seconds from the run's start until it stops reading", "number", exclusiveMinimum=0
+        ),
         f"{group_id}.records": param("Records of a shard at most", "integer", minimum=1),
         f"{group_id}.bytes": param("Bytes of a shard at most", "integer", minimum=1),
     }

@@ -110,7 +110,12 @@ class Laws:
             assert row.pending == entry.slice, f"{name}: its manifest differs from a lease"
 
     def _committed(self, name: str, batch: Batch) -> None:
-        slices = [entry.slice for entry in self.world.manifest(batch.batch_id).slices]
+        manifest = self.world.manifest(batch.batch_id)
+        slices = [entry.slice for entry in manifest.slices]
+        depth = {entry.slice.shard_id: entry.shard_generation for entry in manifest.slices}
+        for shard_id, generation in depth.items():
+            above = [depth[parent] for parent in self.world.stream.shards[shard_id].parents if parent in depth]
+            assert generation == max(above, default=-1) + 1, f"{name}: the generation of {shard_id} is no order"
         rows = self.world.records(batch.batch_id)
         assert len(rows) == batch.records, f"{name}: miscounted"
         self.books.commit(name, batch.scope, slices, rows, batch.batch_id)

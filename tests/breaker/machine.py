@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from shardbatch.core.interval import Interval
+from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.position import LATEST, TRIM_HORIZON
@@ -35,6 +36,16 @@ MOST_SHARDS = 7
 MOST_CLEARS = 2
 MOST_VERBS = 3
 HOUR_MS = 3_600_000
+#: How a run reads: as most do, one shard only, one generation only, for a few minutes from its start, or for so short a
+#: time that shards take turns.
+READING: list[dict[str, Any]] = [
+    {},
+    {},
+    {"max_shards": 1},
+    {"drain": False},
+    {"limits": ReadLimits(run_duration=timedelta(minutes=5), concurrency=1)},
+    {"limits": ReadLimits(duration=timedelta(milliseconds=12), concurrency=1)},
+]
 KEYS = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6)
 
 
@@ -194,14 +205,14 @@ class Breaker(RuleBasedStateMachine):
         deployment=st.sampled_from(["here", "here", "here", "there"]),
         gap=st.sampled_from(GapPolicy),
         most=st.sampled_from([None, None, None, 2]),
-        max_shards=st.sampled_from([None, None, 1]),
+        reading=st.sampled_from(READING),
     )
     @precondition(lambda self: len(self.world.runs) < MOST_RUNS)
-    def schedule(self, data: Any, deployment: str, gap: GapPolicy, most: int | None, max_shards: int | None) -> None:
+    def schedule(self, data: Any, deployment: str, gap: GapPolicy, most: int | None, reading: dict[str, Any]) -> None:
         """The next run begins, whether or not the last has ended."""
         policies = Policies(gap=gap, max_attempts=most)
         deployment = deployment if self.theme in BESIDE else "here"
-        self.world.new_run(deployment=deployment, policies=policies, max_shards=max_shards)
+        self.world.new_run(deployment=deployment, policies=policies, **reading)
         self.go_on(data)
 
     @rule(data=st.data(), hours=st.integers(1, 26), gap=st.sampled_from(GapPolicy))

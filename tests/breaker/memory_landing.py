@@ -21,6 +21,9 @@ class MemoryWriter:
     def write(self, page: Any) -> None:
         self._rows.extend(page.column("sequence_number").to_pylist())
 
+    def rest(self) -> None:
+        """All is in memory anyway."""
+
     def finish(self) -> tuple[LandedFile, ...]:
         self._landing.files[self._path] = list(self._rows)
         return (LandedFile(self._path, len(self._rows), 1),)

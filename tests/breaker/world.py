@@ -31,6 +31,7 @@ TASKS = ("claim", "read", "freeze", "work", "commit")
 TRIES = 2
 LEASE_DURATION = timedelta(seconds=60)
 ATTEMPT_GRACE = timedelta(seconds=30)
+FEW_RECORDS = ReadLimits(records=4, concurrency=1)
 Seen = tuple["Claim | None", "Frozen | None", "str | None", "str | None"]
 
 
@@ -38,8 +39,8 @@ Seen = tuple["Claim | None", "Frozen | None", "str | None", "str | None"]
 class Run:
     """A DAG run: its state, its next task, and what its tasks answered.
 
-    ``red``: it fails after its commit. ``replay`` is the batch that it was told to replay, ``known`` the one that it
-    has frozen since its last claim.
+    ``began_ms`` is when it started, or was cleared. ``red``: it fails after its commit. ``replay`` is the batch that it
+    was told to replay, ``known`` the one that it has frozen since its last claim.
     """
 
     name: str
@@ -47,6 +48,9 @@ class Run:
     interval: Interval | None = None
     policies: Policies = field(default_factory=Policies)
     max_shards: int | None = None
+    drain: bool = True
+    limits: ReadLimits = FEW_RECORDS
+    began_ms: int = 0
     state: str = "running"
     task: str = "claim"
     clears: int = 0
@@ -159,7 +163,7 @@ class World:
 
     def new_run(self, **options: Any) -> Run:
         self._count += 1
-        run = Run(f"r{self._count}", **options)
+        run = Run(f"r{self._count}", began_ms=self.time.ms, **options)
         self.runs.append(run)
         return run
 
@@ -207,9 +211,13 @@ class World:
             interval=run.interval,
             start=self.start,
             replay=run.replay,
-            limits=ReadLimits(records=4, concurrency=1),
+            limits=run.limits,
             options=ClaimOptions(
-                max_shards=run.max_shards, read_tasks=2, lease_duration=LEASE_DURATION, attempt_grace=ATTEMPT_GRACE
+                max_shards=run.max_shards,
+                read_tasks=2,
+                drain_lineage=run.drain,
+                lease_duration=LEASE_DURATION,
+                attempt_grace=ATTEMPT_GRACE,
             ),
             policies=run.policies,
             clock=process.clock(self.time, skew_ms),
@@ -224,7 +232,7 @@ class World:
             return claim(consumer, owner)
         if task == "read":
             assert group is not None
-            return land(consumer, owner, group, self.time.ms + 1)
+            return land(consumer, owner, group, run.began_ms + 1)
         if task == "freeze":
             return self._freeze(process, consumer, owner, claimed.batch_id if claimed else None, known)
         assert frozen is not None
@@ -301,7 +309,7 @@ class World:
             task = "freeze"
         if task == "work" or (task == "commit" and run.frozen is None):
             task = "freeze"  # freeze is the setup of the block: clearing work clears it too
-        run.task, run.red, run.tries = task, False, {}
+        run.task, run.red, run.tries, run.began_ms = task, False, {}, self.time.ms
         run.groups = [group.group for group in run.claimed.groups] if run.claimed else []
         run.clears += 1
 

@@ -90,6 +90,33 @@ def test_records_land_in_order_with_their_index(backend: Backend, area: StagingA
     assert sum(file.records for file in files) == 44
 
 
+def test_a_slice_that_rests_is_complete_up_to_there_and_goes_on_in_another_file(
+    backend: Backend, area: StagingArea
+) -> None:
+    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON)
+    writer.rest()  # before its first record
+    writer.write(page(0, 3))
+    writer.rest()
+    writer.rest()
+    writer.write(page(3, 2))
+    files = writer.finish()
+
+    tables = [file.read() for file in contents(backend, area, files)]
+
+    assert [table.column("record_index").to_pylist() for table in tables] == [[0, 1, 2], [3, 4]]
+    assert [file.records for file in files] == [3, 2]
+
+
+def test_a_slice_that_rested_and_is_abandoned_leaves_nothing(backend: Backend, area: StagingArea) -> None:
+    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON)
+    writer.write(page(0, 3))
+    writer.rest()
+    writer.write(page(3, 2))
+    writer.abandon()
+
+    assert backend.names(area.uri) == []
+
+
 def test_a_file_is_plain_parquet_of_the_one_schema(backend: Backend, area: StagingArea) -> None:
     writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON)
     writer.write(page(0, 5, attributes={"event": "INSERT"}))

@@ -111,6 +111,9 @@ class _Writer:
         self._writer.write(page)
         self._orders.at("after-page")
 
+    def rest(self) -> None:
+        self._writer.rest()
+
     def finish(self) -> tuple[LandedFile, ...]:
         return self._writer.finish()
 

@@ -77,7 +77,7 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
         if consumer.policies.gap is GapPolicy.FAIL:
             raise GapFound(message, remedy='Begin later, or accept what is left with policy=Policies(gap="record").')
         consumer.warn(message)
-    return Application(consumer.namespace, identity, at_timestamp(interval.from_ms), 0)
+    return Application(consumer.namespace, identity, at_timestamp(interval.begin_ms), 0)
 
 
 def _now_there(consumer: Consumer) -> int:

@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections import deque
-from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 
 from shardbatch.consumer.attempt import lost
 from shardbatch.consumer.consumer import Consumer, Verdicts, first_count
 from shardbatch.consumer.hold import Held, Renewal
 from shardbatch.consumer.settle import read_batches
 from shardbatch.consumer.shard_read import ShardRead, Stopped, read_shard
+from shardbatch.consumer.turns import Pages, Reading, Turns
 from shardbatch.core import lease as leases
 from shardbatch.core.batch import BatchState
 from shardbatch.core.lease import Lease
@@ -64,7 +63,9 @@ class _Task:
         self.tip_ms = tip_ms
         self.stop = stop
         self.started = consumer.clock.monotonic()
-        self.deadline = self.started + consumer.limits.duration.total_seconds()
+        self.deadline = math.inf
+        if consumer.interval is None:
+            self.deadline = self.started + consumer.limits.seconds_left(tip_ms, consumer.now_ms())
         self.renewal = Renewal(consumer)
         self.landed = Landed()
         self.first_error: BaseException | None = None
@@ -75,58 +76,38 @@ class _Task:
 
     def run(self, mine: list[Lease]) -> Landed:
         """Read every lease and the children that become ready."""
+        limits, clock = self.consumer.limits, self.consumer.clock
+        if self.deadline <= self.started:
+            text = "The run began {} or longer ago: one answer of each shard is read, and the next run goes on."
+            self.consumer.warn(text.format(limits.run_duration))
         with self.renewal.running():
-            if self.consumer.limits.concurrency == 1:
-                self._read_in_turn(mine)
-            else:
-                self._read_at_once(mine)
-        self.landed.seconds = round(self.consumer.clock.monotonic() - self.started, 3)
+            turns = Turns(clock, limits.concurrency, self.deadline)
+            turns.run([self._begin(lease) for lease in mine], self._finished, self.stop.set)
+        self.landed.seconds = round(clock.monotonic() - self.started, 3)
         return self.landed
 
-    def _read_in_turn(self, mine: list[Lease]) -> None:
-        todo = deque(mine)
-        while todo:
-            held = self._hold(todo.popleft())
-            todo.extend(self._finished(held, partial(self._read, held)))
-
-    def _read_at_once(self, mine: list[Lease]) -> None:
-        with ThreadPoolExecutor(self.consumer.limits.concurrency, thread_name_prefix="shardbatch-read") as pool:
-            try:
-                running: dict[Future[Slice | None], Held] = {}
-                todo = list(mine)
-                while todo or running:
-                    for held in map(self._hold, todo):
-                        running[pool.submit(self._read, held)] = held
-                    todo = []
-                    done, _ = wait(running, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        todo.extend(self._finished(running.pop(future), future.result))
-            except BaseException:
-                self.stop.set()  # the other readers end at their next page
-                raise
-
-    def _hold(self, lease: Lease) -> Held:
+    def _begin(self, lease: Lease) -> Reading:
         held = Held(self.consumer, self.owner, lease)
         self.seen.add(lease.shard_id)
         self.renewal.add(held)
-        return held
+        return Reading(held, self._pages(held))
 
-    def _read(self, held: Held) -> Slice | None:
+    def _pages(self, held: Held) -> Pages:
         if self.stop.is_set():
             raise Stopped
         if held.row.pending is not None:
             return held.row.pending
         retention = self.retention_ms
-        return read_shard(ShardRead(self.consumer, held, self.owner, self.tip_ms, self.deadline, self.stop, retention))
+        read = ShardRead(self.consumer, held, self.owner, self.tip_ms, self.deadline, self.stop, retention)
+        return (yield from read_shard(read))
 
-    def _finished(self, held: Held, result: Callable[[], Slice | None]) -> list[Lease]:
-        try:
-            landed = result()
-        except Stopped:
-            raise
-        except ShardbatchError as error:
+    def _finished(self, reading: Reading, error: BaseException | None) -> list[Reading]:
+        held, landed = reading.held, reading.landed
+        if isinstance(error, ShardbatchError):
             self._failed(held, error)
             return []
+        if error is not None:
+            raise error
         if held.lost:
             self.landed.lost += 1
             self.consumer.warn("The lease of {} was lost; its slice is dropped.".format(held.shard_id))
@@ -135,7 +116,7 @@ class _Task:
         if landed is None:
             return []
         self.landed.add(landed)
-        return self._children(held, landed) if landed.ended else []
+        return [self._begin(child) for child in self._children(held, landed)] if landed.ended else []
 
     def _failed(self, held: Held, error: ShardbatchError) -> None:
         self.first_error = self.first_error or error
@@ -146,8 +127,8 @@ class _Task:
 
     def _children(self, held: Held, landed: Slice) -> list[Lease]:
         """Take the children of an ended shard whose parents are all over for this owner, while there is time."""
-        late = not self.consumer.options.drain_lineage or self.consumer.clock.monotonic() >= self.deadline
-        if late and self.consumer.interval is None:
+        follow = self.consumer.options.drain_lineage or self.consumer.interval is not None
+        if not follow or self.consumer.clock.monotonic() >= self.deadline:
             return []
         if not landed.children or not self.listing.keys() >= set(landed.children):
             self.listing = {shard.shard_id: shard for shard in self.consumer.source.list_shards()}

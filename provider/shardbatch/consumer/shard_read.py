@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.hold import Held
+from shardbatch.consumer.turns import Pages
 from shardbatch.core.expiry import born_after
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 PROGRESS_EVERY = 15.0
 #: No stream keeps records for less: a tip that was seen within this time needs no question for the retention.
 LEAST_RETENTION_MS = 3_600_000
+NOTHING_FOUND = (
+    "Shard {0}: nothing was read after {1} within the limits, and its tip was not seen ({2} ms behind, it is said). "
+    "The next run begins at the same place. If that goes on, give a run more time (ReadLimits.duration), or pass "
+    "over what has no records: airflow shardbatch reset --shard {0} --to INSTANT."
+)
 
 
 class Stopped(Exception):
@@ -115,10 +121,11 @@ class _Tally:
         return self.budget.spent(monotonic) is not None
 
 
-def read_shard(read: ShardRead) -> Slice | None:
+def read_shard(read: ShardRead) -> Pages:
     """Land what follows the checkpoint and store it on the lease; ``None`` when there was nothing new or it was lost.
 
-    When another try of this task stored its slice first, that one is the answer.
+    It stops after every page, where others may have their turn. When another try of this task stored its slice first,
+    that one is the answer.
 
     :raises Stopped: when the task was told to stop.
     :raises SourceError: when the shard cannot be read.
@@ -127,7 +134,7 @@ def read_shard(read: ShardRead) -> Slice | None:
     writer = read.consumer.landing.slice(lease.namespace, lease.shard_id, lease.checkpoint)
     tally = _Tally(lease, read)
     try:
-        _pages(read, tally, writer)
+        yield from _pages(read, tally, writer)
     except BaseException:
         writer.abandon()
         raise
@@ -139,8 +146,7 @@ def read_shard(read: ShardRead) -> Slice | None:
     if landed.empty:
         writer.abandon()
         if tally.caught_up_ms is None:
-            text = "Shard {}: nothing was read within the limits, and its tip was not seen ({} ms behind)."
-            read.consumer.warn(text.format(lease.shard_id, tally.lag))
+            read.consumer.warn(NOTHING_FOUND.format(lease.shard_id, lease.checkpoint, tally.lag))
         read.held.give_back(tally.caught_up_ms)
     elif not read.held.land(landed) and _unnamed(read.held, landed):
         writer.abandon()
@@ -167,7 +173,7 @@ def _unnamed(held: Held, landed: Slice) -> bool:
     return not held.gone and held.row.checkpoint == landed.after and not same
 
 
-def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> None:
+def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[None, bool | None, None]:
     clock = read.consumer.clock
     shown = clock.monotonic()
     pages = read.consumer.source.read(tally.lease.shard_id, tally.lease.checkpoint)
@@ -191,6 +197,11 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> None:
             )
         if tally.done(clock.monotonic()):
             return
+        if (yield):
+            writer.rest()
+            yield
+        if read.deadline <= clock.monotonic():
+            return  # it went by while others had their turn
 
 
 def _gap(read: ShardRead, tally: _Tally, page: Page) -> Gap | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from shardbatch.errors import ConfigurationError
 
-#: How far a read goes on after the first record that arrived too late: arrival times may go backwards
-#: (Kinesis API reference: ApproximateArrivalTimestamp is neither accurate nor monotonic).
+#: How long before an interval its read begins, and how far it goes on after the first record that arrived too late:
+#: arrival times may go backwards (Kinesis API reference: they are neither accurate nor monotonic).
 MARGIN_MS = 60_000
 #: How much the clocks of two workers, or of a worker and a stream, may differ.
 CLOCKS_APART_MS = 300_000
@@ -34,6 +34,11 @@ class Interval:
 
     def __contains__(self, arrival_ms: int) -> bool:
         return self.from_ms <= arrival_ms < self.to_ms
+
+    @property
+    def begin_ms(self) -> int:
+        """Where its read begins."""
+        return max(0, self.from_ms - MARGIN_MS)
 
     def passed(self, arrival_ms: int) -> bool:
         """Whether a record that arrived then shows that no record of the interval follows."""

@@ -8,17 +8,25 @@ from datetime import timedelta
 
 from shardbatch.errors import ConfigurationError
 
+#: The types of limits for which a wrong one is likely.
+KINDS = {"duration": timedelta, "run_duration": timedelta, "concurrency": int}
+
 
 @dataclass(frozen=True)
 class ReadLimits:
     """When a read stops before the tip of the stream. Whatever comes first counts; pages are never cut, but one may end
     inside an aggregate.
 
-    :param duration: time that one read task may read, default 10 minutes. Raising it delays Spark and the commit.
+    :param duration: time that one read task may read, default 10 minutes. Raising it delays Spark and the commit. Its
+        shards share it: each has an equal part, and what some do not need goes to the others.
     :param records: records of one shard in one batch, default no limit.
     :param bytes: bytes of data of one shard in one batch, default no limit.
     :param concurrency: shards that one read task reads at once, default 8 (1 to 64); each costs a thread and up to
         60 MB while a 10 MiB answer is in flight.
+    :param run_duration: time from the run's start after which its read tasks read no further, however late they began
+        and however often they were tried; default no limit. Set to the schedule's period less what Spark and the
+        commit need, it keeps a late run from delaying the next one. A task that begins later reads one answer of each
+        shard, so that runs that are always late get on too. It goes by the clocks of Airflow's scheduler and worker.
     :raises ConfigurationError: for a limit of zero or less, or of another type.
     """
 
@@ -26,24 +34,32 @@ class ReadLimits:
     records: int | None = None
     bytes: int | None = None
     concurrency: int = 8
+    run_duration: timedelta | None = None
 
     def __post_init__(self) -> None:
-        for name in ("duration", "concurrency"):
-            kind = timedelta if name == "duration" else int
-            if not isinstance(getattr(self, name), kind):
+        for name, kind in KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) and not (value is None and name == "run_duration"):
                 raise ConfigurationError(
-                    "ReadLimits({}={!r}) is no {}.".format(name, getattr(self, name), kind.__name__),
+                    "ReadLimits({}={!r}) is no {}.".format(name, value, kind.__name__),
                     remedy="Give a {}, or leave it out.".format(kind.__name__),
                 )
         for item in fields(self):
             value = getattr(self, item.name)
-            if value is not None and (value <= timedelta(0) if item.name == "duration" else value <= 0):
+            if value is not None and value <= (timedelta(0) if isinstance(value, timedelta) else 0):
                 raise ConfigurationError(
                     "ReadLimits({}={}) reads nothing.".format(item.name, value),
                     remedy="Give a limit above zero, or leave it out.",
                 )
         if self.concurrency > 64:
             raise ConfigurationError("ReadLimits(concurrency) is 1 to 64.", remedy="Use more read_tasks instead.")
+
+    def seconds_left(self, began_ms: int, now_ms: int) -> float:
+        """How long a task may read that begins now, in a run that began at ``began_ms``; zero or more."""
+        left = self.duration
+        if self.run_duration is not None:
+            left = min(left, self.run_duration - timedelta(milliseconds=now_ms - began_ms))
+        return max(0.0, left.total_seconds())
 
 
 @dataclass

@@ -144,6 +144,9 @@ class SliceWriter(Protocol):
     def write(self, page: pa.RecordBatch) -> None:
         """Append a page's records."""
 
+    def rest(self) -> None:
+        """Hold no memory until the next page, which may be a while."""
+
     def finish(self) -> tuple[LandedFile, ...]:
         """Complete the files; only now can they be seen under their names."""
         ...

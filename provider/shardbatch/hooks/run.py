@@ -18,7 +18,7 @@ from shardbatch.core.policies import ClaimOptions
 from shardbatch.errors import ConfigurationError
 
 #: What an incremental run may ask: an interval is read whole.
-LIMITS = ("max_shards", "duration_s", "records", "bytes")
+LIMITS = ("max_shards", "duration_s", "run_duration_s", "records", "bytes")
 #: What a run may ask of a group, as ``<group id>.<name>``, in its conf or as a DAG param.
 REQUESTS = ("mode", "from", "to", "replay", *LIMITS)
 
@@ -42,8 +42,9 @@ class RunRequest:
         :raises ConfigurationError: for a limit of zero or less.
         """
         changes = {name: self.values[name] for name in ("records", "bytes") if name in self.values}
-        if "duration_s" in self.values:
-            changes["duration"] = timedelta(seconds=self.values["duration_s"])
+        for name in ("duration", "run_duration"):
+            if f"{name}_s" in self.values:
+                changes[name] = timedelta(seconds=self.values[f"{name}_s"])
         return replace(given, **changes)
 
     def options(self, given: ClaimOptions) -> ClaimOptions:
@@ -142,8 +143,9 @@ def _read(key: str, name: str, value: Any) -> Any:
             if not isinstance(value, str) or not value.strip():
                 raise ValueError("it is not the id of a batch")
             return value.strip()
-        number = float(value) if name == "duration_s" else int(value)
-        if isinstance(value, bool) or number <= 0 or (name != "duration_s" and number != float(value)):
+        seconds = name in ("duration_s", "run_duration_s")
+        number = float(value) if seconds else int(value)
+        if isinstance(value, bool) or number <= 0 or (not seconds and number != float(value)):
             raise ValueError("it must be above zero")
         return number
     except (TypeError, ValueError) as error:

@@ -37,7 +37,8 @@ class LandedBatch:
         return tuple(joined(folder, file.path) for file in self.manifest.files)
 
     def to_arrow(self) -> pa.Table:
-        """All records in one table, which must fit into memory: generation by generation, each shard in its order.
+        """All records in one table, which must fit into memory: generation by generation, each shard in its order. So
+        the records of a partition key stand in the order in which the stream took them, whatever became of its shards.
 
         :raises StagingError: if a file is missing, cannot be read, or does not hold what the manifest says.
         """

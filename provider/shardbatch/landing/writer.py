@@ -63,6 +63,11 @@ class ParquetSliceWriter:
         if self._held >= self._sizes.row_group:
             self._flush()
 
+    def rest(self) -> None:
+        """Hold no memory until the next page: what was written is completed, and a new file begins after it."""
+        self._flush()
+        self._close_part()
+
     def finish(self) -> tuple[LandedFile, ...]:
         """Complete the files; only now can they be seen under their names. A slice without records has none."""
         self._flush()

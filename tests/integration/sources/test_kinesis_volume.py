@@ -154,6 +154,25 @@ def test_an_idle_shard_is_asked_once_a_second(world: World) -> None:  # R62
     assert world.spacing_ms() == [1_000] * 10
 
 
+def test_an_idle_shard_leaves_other_consumers_their_calls(world: World) -> None:  # R62, K-40
+    world.server.options.limits = True
+    iterator = world.client.get_shard_iterator(StreamName=STREAM, ShardId=FIRST, ShardIteratorType="TRIM_HORIZON")
+    place = iterator["ShardIterator"]
+    pages = iter(world.source().read(FIRST, TRIM_HORIZON))
+    for _ in range(10):
+        next(pages)
+        for _ in range(4):  # of the five calls a second that all consumers of a shard share
+            world.server.clock.advance(0.2)
+            place = world.client.get_records(ShardIterator=place)["NextShardIterator"]
+    assert refused(world) == 0
+
+
+def test_records_are_asked_for_at_once_and_a_shard_that_has_none_after_a_while(world: World) -> None:  # K-40
+    world.put(b"a", b"b")
+    take(iter(world.source(page_records=1).read(FIRST, TRIM_HORIZON)), 4)
+    assert world.spacing_ms() == [250, 250, 1_000]
+
+
 def test_two_reads_of_a_shard_by_one_source_share_its_pace(world: World) -> None:
     world.put(b"a")
     source = world.source()

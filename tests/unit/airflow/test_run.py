@@ -56,9 +56,10 @@ def test_a_backfill_may_be_incremental_by_request() -> None:
 
 def test_conf_wins_over_params_and_params_over_arguments() -> None:
     run = Run(conf={"orders.records": 3})
-    request = request_of("orders", run, params(records=7, bytes=70, max_shards=2, duration_s=1.5))
+    request = request_of("orders", run, params(records=7, bytes=70, max_shards=2, duration_s=1.5, run_duration_s=9))
     limits = request.limits(ReadLimits(records=1, bytes=1, concurrency=4))
-    assert limits == ReadLimits(records=3, bytes=70, duration=timedelta(seconds=1.5), concurrency=4)
+    seconds = {"duration": timedelta(seconds=1.5), "run_duration": timedelta(seconds=9)}
+    assert limits == ReadLimits(records=3, bytes=70, concurrency=4, **seconds)
     assert request.options(ClaimOptions(read_tasks=3)) == ClaimOptions(read_tasks=3, max_shards=2)
 
 
@@ -101,7 +102,7 @@ def test_a_backfill_without_an_interval_names_the_remedy(start: datetime | None,
 
 def test_every_param_of_the_form_is_one_that_a_run_may_ask() -> None:
     filled = params(**{"mode": "interval", "from": T0.isoformat(), "to": (T0 + HOUR).isoformat()})
-    numbers = params(max_shards=1, duration_s=1, records=1, bytes=1)
+    numbers = params(max_shards=1, duration_s=1, run_duration_s=1, records=1, bytes=1)
     assert set(filled) | set(numbers) | set(params(replay="b1")) == set(batch_params("orders"))
     assert request_of("orders", Run(), {**filled, **numbers}).interval is not None
 

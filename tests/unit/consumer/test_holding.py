@@ -52,7 +52,7 @@ def foreign(rig: Rig) -> Lease:
 
 
 def test_a_foreign_lease_is_taken_after_it_stood_still_for_the_lease_duration(rig: Rig) -> None:
-    held = foreign(rig)  # K-23, K-24
+    held = foreign(rig)  # K-23, K-24, R46: whatever its owner meant to do with it
     began = rig.time.ms
     found = rig.claim("r2", options=ClaimOptions(lease_duration=timedelta(seconds=60)))
     assert found.outcome is Outcome.LEASES

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import bisect
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +17,8 @@ from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions
-from shardbatch.core.ports import Clock
+from shardbatch.core.ports import Clock, Page
+from shardbatch.core.position import TRIM_HORIZON, Kind, Position, after
 from shardbatch.errors import ConfigurationError, GapFound, SourceError
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
@@ -109,3 +112,49 @@ def test_an_interval_that_is_over_in_a_moment_is_waited_for(rig: Rig) -> None:
     span = Interval(rig.time.ms - 1000, rig.time.ms + 30_000)
     claim(*beside(rig, span))
     assert rig.time.ms >= span.to_ms
+
+
+def arriving(rig: Rig, *seconds: int) -> dict[int, str]:
+    """Records in this order, that arrived so many seconds after the interval that ``span`` gives begins."""
+    found, start = {}, rig.stream.now_ms
+    for second in seconds:
+        rig.stream.now_ms = start + second * 1000
+        (found[second],) = rig.stream.put("a")
+    rig.stream.now_ms = start
+    return found
+
+
+@pytest.mark.parametrize(
+    ("order", "wanted"),
+    [
+        ((0, 12, 11, 2), [0, 2]),  # R38: behind the first record of after its end, one of before it
+        ((12, 45, 69, 3, 80, 4), [3]),  # up to a minute after its end, and no further
+        ((0, -1, 5, -2, 9, 10), [0, 5, 9]),
+    ],
+)
+def test_arrival_times_may_go_backwards_by_a_minute(rig: Rig, order: tuple[int, ...], wanted: list[int]) -> None:
+    rig.stream.page_size = 1
+    number = arriving(rig, *order)
+    span = Interval(rig.stream.now_ms, rig.stream.now_ms + 10_000)
+    rig.stream.now_ms += 600_000
+    rig.time.ms += 600_000
+    assert run(rig, *beside(rig, span)) == [number[second] for second in wanted]
+
+
+def test_a_place_by_time_that_comes_out_late_leaves_out_nothing(rig: Rig) -> None:
+    """A service may look a time up in an index: in a stretch where times go backwards that is not their first place."""
+
+    class Indexed(ScriptedStream):
+        def read(self, shard_id: str, position: Position) -> Iterator[Page]:
+            if position.kind is Kind.AT_TIMESTAMP:
+                items = self.shards[shard_id].items
+                place = bisect.bisect_left([item.arrival_ms for item in items], position.timestamp_ms or 0)
+                position = after(str(items[place - 1].sequence_number)) if place else TRIM_HORIZON
+            return super().read(shard_id, position)
+
+    rig.stream = Indexed()
+    number = arriving(rig, -300, 0, -5, -4, 3)
+    span = Interval(rig.stream.now_ms, rig.stream.now_ms + 10_000)
+    rig.stream.now_ms += 600_000
+    rig.time.ms += 600_000
+    assert run(rig, *beside(rig, span)) == [number[0], number[3]]

@@ -13,7 +13,16 @@ from shardbatch.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"duration": timedelta(0)}, {"records": 0}, {"bytes": -1}, {"concurrency": 0}, {"concurrency": 65}]
+    "wrong",
+    [
+        {"duration": timedelta(0)},
+        {"run_duration": timedelta(0)},
+        {"run_duration": 60},
+        {"records": 0},
+        {"bytes": -1},
+        {"concurrency": 0},
+        {"concurrency": 65},
+    ],
 )
 def test_limits_that_read_nothing_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match="ReadLimits"):
@@ -61,3 +70,23 @@ def test_whichever_limit_comes_first_counts() -> None:
     assert budget.spent(4.9) == "bytes"
     budget.records = 10
     assert budget.spent(4.9) == "records"
+
+
+@pytest.mark.parametrize(
+    ("run_minutes", "late_minutes", "left"),
+    [
+        (None, 600, 600),
+        (30, 0, 600),
+        (30, 20, 600),
+        (30, 25, 300),  # a late start, or a retry, has what the run has left
+        (30, 31, 0),
+        (5, 0, 300),
+        (30, -60, 600),  # another machine's clock: never more than the task's own time
+    ],
+)
+def test_a_task_reads_for_its_duration_or_what_is_left_of_its_run(
+    run_minutes: int | None, late_minutes: int, left: float
+) -> None:
+    run = None if run_minutes is None else timedelta(minutes=run_minutes)
+    limits = ReadLimits(duration=timedelta(minutes=10), run_duration=run)
+    assert limits.seconds_left(1_000, 1_000 + late_minutes * 60_000) == left
