@@ -44,7 +44,7 @@ READING: list[dict[str, Any]] = [
     {"max_shards": 1},
     {"drain": False},
     {"limits": ReadLimits(run_duration=timedelta(minutes=5), concurrency=1)},
-    {"limits": ReadLimits(duration=timedelta(milliseconds=12), concurrency=1)},
+    {"limits": ReadLimits(duration=timedelta(milliseconds=6), concurrency=1), "read_tasks": 1},
 ]
 KEYS = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6)
 

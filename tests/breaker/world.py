@@ -48,6 +48,7 @@ class Run:
     interval: Interval | None = None
     policies: Policies = field(default_factory=Policies)
     max_shards: int | None = None
+    read_tasks: int = 2
     drain: bool = True
     limits: ReadLimits = FEW_RECORDS
     began_ms: int = 0
@@ -214,7 +215,7 @@ class World:
             limits=run.limits,
             options=ClaimOptions(
                 max_shards=run.max_shards,
-                read_tasks=2,
+                read_tasks=run.read_tasks,
                 drain_lineage=run.drain,
                 lease_duration=LEASE_DURATION,
                 attempt_grace=ATTEMPT_GRACE,
