@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shardbatch.core.limits import ReadLimits as ReadLimits
     from shardbatch.core.policies import ClaimOptions as ClaimOptions
+    from shardbatch.core.policies import FanOut as FanOut
     from shardbatch.core.policies import Policies as Policies
     from shardbatch.hooks.leases import DynamoDBLeases as DynamoDBLeases
     from shardbatch.hooks.leases import SQLLeases as SQLLeases
@@ -45,6 +46,7 @@ _HOMES = {
     "CommitOperator": "operators.commit",
     "DropBatchOperator": "operators.actions",
     "DynamoDBLeases": "hooks.leases",
+    "FanOut": "core.policies",
     "FreezeOperator": "operators.freeze",
     "KinesisStream": "hooks.streams",
     "ParkBatchOperator": "operators.actions",

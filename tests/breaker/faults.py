@@ -175,6 +175,9 @@ class SteppedSource:
                 page = replace(page, millis_behind_latest=0)
             yield replace(page, children=()) if fate == "childless" else page
 
+    def end_reading(self, others: Callable[[], bool]) -> None:
+        """Nothing was set up."""
+
     def close(self) -> None:
         """The stream is everybody's."""
 

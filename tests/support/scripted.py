@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -173,6 +173,9 @@ class ScriptedStream:
             },
             schema=SCHEMA,
         )
+
+    def end_reading(self, others: Callable[[], bool]) -> None:
+        """Nothing was set up."""
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -5,6 +5,7 @@ from shardbatch.consumer.attempt import Ended, Turn, beat, begin, end, nothing_e
 from shardbatch.consumer.claim import Claim, Outcome, claim
 from shardbatch.consumer.commit import Committed, commit
 from shardbatch.consumer.consumer import SYSTEM_CLOCK, Consumer
+from shardbatch.consumer.end_reading import end_reading
 from shardbatch.consumer.freeze import Frozen, freeze
 from shardbatch.consumer.land import Landed, land
 
@@ -23,6 +24,7 @@ __all__ = [
     "claim",
     "commit",
     "end",
+    "end_reading",
     "freeze",
     "land",
     "nothing_ended",

@@ -33,6 +33,15 @@ class Sink(str, Enum):
     OWN = "own"
 
 
+class FanOut(str, Enum):
+    """Enhanced fan-out of Kinesis, which costs money. ``auto``: for a shard that polling cannot read to its tip within
+    the run's duration. ``always``, ``never``."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 E = TypeVar("E", bound=Enum)
 
 

@@ -134,6 +134,11 @@ class Source(Protocol):
         """
         ...
 
+    def end_reading(self, others: Callable[[], bool]) -> None:
+        """Remove what reading needed and what costs money while it stands, unless others of the application, who share
+        it, still read; ``others`` is asked only if there is something to remove."""
+        ...
+
     def close(self) -> None:
         """Give back connections."""
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.limits import ReadLimits
@@ -127,16 +128,18 @@ class Application:
         """The consumer of an owner. Whoever asks for it closes it."""
         from shardbatch.consumer import Consumer
 
+        limits = request.limits(self.limits)
+        budget = limits.duration if request.interval is None else None
         return Consumer(
             namespace=Namespace(self.app_name, self.stream.stream_name),
-            source=LazySource(self.stream.stream_name, self.stream.open),
+            source=LazySource(self.stream.stream_name, partial(self.stream.open, self.app_name, budget)),
             store=self.leases.open(),
             landing=self.staging.open(),
             liveness=liveness(owner.deployment),
             deployment=owner.deployment,
             scope=owner.scope,
             start=self.stream.position,
-            limits=request.limits(self.limits),
+            limits=limits,
             options=request.options(self.claim),
             policies=self.policies,
             say=say.info,

@@ -61,6 +61,13 @@ class LazySource:
         """Pages of a shard from a position on."""
         return self._source().read(shard_id, after)
 
+    def end_reading(self, others: Callable[[], bool]) -> None:
+        """Remove what reading needed, if it was opened at all."""
+        with self._lock:
+            made = self._made
+        if made is not None:
+            made.end_reading(others)
+
     def close(self) -> None:
         """Give back connections, if there are any."""
         with self._lock:

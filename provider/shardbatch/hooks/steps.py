@@ -23,15 +23,20 @@ class Steps:
 
     def claim(self) -> Claim:
         """Find this run's work."""
-        from shardbatch.consumer import claim
+        from shardbatch.consumer import claim, end_reading
 
-        return claim(self.consumer, self.owner)
+        claimed = claim(self.consumer, self.owner)
+        end_reading(self.consumer, self.owner)
+        return claimed
 
     def land(self, group: str, tip_ms: int | None, stop: threading.Event) -> Landed:
         """Read a group's shards; ``tip_ms`` is where the stream ends for this run, default now."""
-        from shardbatch.consumer import land
+        from shardbatch.consumer import end_reading, land
 
-        return land(self.consumer, self.owner, group, self.consumer.now_ms() if tip_ms is None else tip_ms, stop=stop)
+        tip_ms = self.consumer.now_ms() if tip_ms is None else tip_ms
+        landed = land(self.consumer, self.owner, group, tip_ms, stop=stop)
+        end_reading(self.consumer, self.owner, group)
+        return landed
 
     def freeze(self, handed: str | None, known: str | None, ended: Ended | None = None) -> Frozen:
         """Freeze what was landed, or open the next attempt of this run's batch.

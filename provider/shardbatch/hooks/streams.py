@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from shardbatch.core.policies import FanOut
 from shardbatch.core.position import LATEST, TRIM_HORIZON, Position, at_timestamp
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.connections import aws_client
@@ -39,8 +40,12 @@ class KinesisStream:
         outside the shard's range, as after a reshard, too. ``strict``: an aggregate with such a record is dropped
         whole, as the Kinesis Client Library does, and counted; right only if every producer sends its records again,
         as the Kinesis Producer Library does. ``off``: it is delivered as it is, one record.
-    :raises ConfigurationError: for a stream without a name, what is neither a name nor an ARN, an unknown start or
-        ``deaggregate``, a ``datetime`` without a zone, or a number out of its range.
+    :param fan_out: enhanced fan-out: a consumer of the application's own, which gives each shard's 2 MiB a second
+        undivided, and for which AWS charges by shard and hour while it is registered, and by GB. ``FanOut.AUTO``
+        (default): for a shard that polling, as measured, cannot read to its tip within ``ReadLimits.duration``, if the
+        connection's role may; ``ALWAYS``; ``NEVER``. An interval run polls.
+    :raises ConfigurationError: for a stream without a name, what is neither a name nor an ARN, an unknown start,
+        ``deaggregate`` or ``fan_out``, a ``datetime`` without a zone, or a number out of its range.
     """
 
     name: str = ""
@@ -51,6 +56,7 @@ class KinesisStream:
     page_records: int = 10_000
     calls_per_second: float = 4.0
     deaggregate: str = "on"
+    fan_out: FanOut = FanOut.AUTO
 
     def __post_init__(self) -> None:
         if bool(self.name) == bool(self.stream_arn):
@@ -59,6 +65,10 @@ class KinesisStream:
             )
         self._require_address()
         self._require_pace()
+        if not isinstance(self.fan_out, FanOut):
+            raise ConfigurationError(
+                f"KinesisStream(fan_out={self.fan_out!r}) is not known.", remedy="Give a FanOut, as FanOut.NEVER."
+            )
         if isinstance(self.start, datetime):
             if self.start.utcoffset() is None:
                 raise ConfigurationError(
@@ -125,9 +135,11 @@ class KinesisStream:
             deaggregate=render(self.deaggregate),
         )
 
-    def open(self) -> Source:
+    def open(self, app_name: str = "", budget: timedelta | None = None) -> Source:
         """The source; no call is made yet.
 
+        :param app_name: the application, whose name a consumer of fan-out has.
+        :param budget: time that one task reads; ``None``: without end, so that there is nothing to be too slow for.
         :raises ConfigurationError: if the connection or a library is missing.
         """
         client = aws_client(
@@ -144,4 +156,6 @@ class KinesisStream:
             calls_per_second=self.calls_per_second,
             deaggregate=Deaggregate(self.deaggregate),
         )
+        if budget is not None:
+            options = replace(options, fan_out=self.fan_out, app_name=app_name, budget=budget)
         return KinesisSource(client, self.address, options=options)

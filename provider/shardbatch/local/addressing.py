@@ -61,8 +61,9 @@ class Addressing:
         """Write on the request which stream and shard it seems to be about; nothing is checked yet."""
         values = request.fields.values
         arn, name, shard = values.get("StreamARN"), values.get("StreamName"), values.get("ShardId")
+        arn = values.get("ConsumerARN", arn)
         if isinstance(arn, str) and "/" in arn:
-            request.stream = arn.rpartition("/")[2]
+            request.stream = arn.split("/")[1]
         elif isinstance(name, str):
             request.stream = name
         if isinstance(shard, str):

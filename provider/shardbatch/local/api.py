@@ -6,12 +6,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shardbatch.local.addressing import Addressing
 from shardbatch.local.calls import Call, Calls
+from shardbatch.local.consumer_operations import ConsumerOperations
+from shardbatch.local.consumers import Consumers
 from shardbatch.local.engine import Engine
+from shardbatch.local.event_stream import OPENING
 from shardbatch.local.failure import ServiceError
 from shardbatch.local.faults import FaultKind, Faults
 from shardbatch.local.fields import Fields
@@ -21,8 +24,10 @@ from shardbatch.local.record_operations import RecordOperations
 from shardbatch.local.records import Records
 from shardbatch.local.request import Request
 from shardbatch.local.stream_operations import StreamOperations
+from shardbatch.local.subscription import Subscription, Subscriptions
 
 TARGET = "Kinesis_20131202"
+Operation = Callable[[Request], "bytes | Subscription"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class Reply:
     delay: float = 0.0
     keep: float | None = None
     reset: bool = False
+    subscription: Subscription | None = None
+    """What comes after the body, event by event."""
 
 
 class Api:
@@ -46,28 +53,36 @@ class Api:
         self.calls = calls
         self.records = Records(engine)
         self._addressing = Addressing(engine)
-        streams = StreamOperations(self._addressing)
-        listing = ListingOperations(self._addressing, Listing(engine))
+        consumers = Consumers(engine)
+        subscriptions = Subscriptions(engine, consumers, faults, calls)
+        streams = StreamOperations(self._addressing, consumers)
+        listing = ListingOperations(self._addressing, Listing(engine), consumers)
+        fan_out = ConsumerOperations(self._addressing, consumers, self.records, subscriptions)
         records = RecordOperations(self._addressing, self.records)
-        self._operations: dict[str, Callable[[Request], bytes]] = {
+        self._operations: dict[str, Operation] = {
             "AddTagsToStream": streams.add_tags,
             "CreateStream": streams.create_stream,
             "DecreaseStreamRetentionPeriod": streams.decrease_retention,
             "DeleteStream": streams.delete_stream,
+            "DeregisterStreamConsumer": fan_out.deregister,
             "DescribeLimits": streams.describe_limits,
             "DescribeStream": listing.describe_stream,
+            "DescribeStreamConsumer": fan_out.describe,
             "DescribeStreamSummary": listing.describe_stream_summary,
             "GetRecords": records.get_records,
             "GetShardIterator": records.get_shard_iterator,
             "IncreaseStreamRetentionPeriod": streams.increase_retention,
             "ListShards": listing.list_shards,
+            "ListStreamConsumers": fan_out.list,
             "ListStreams": streams.list_streams,
             "ListTagsForStream": streams.list_tags,
             "MergeShards": streams.merge_shards,
             "PutRecord": records.put_record,
             "PutRecords": records.put_records,
+            "RegisterStreamConsumer": fan_out.register,
             "RemoveTagsFromStream": streams.remove_tags,
             "SplitShard": streams.split_shard,
+            "SubscribeToShard": fan_out.subscribe,
             "UpdateMaxRecordSize": streams.update_max_record_size,
             "UpdateShardCount": streams.update_shard_count,
             "UpdateStreamMode": streams.update_stream_mode,
@@ -109,20 +124,20 @@ class Api:
         )
         return reply
 
-    def _resolve(self, target: str) -> Callable[[Request], bytes]:
+    def _resolve(self, target: str) -> Operation:
         service, _, name = target.rpartition(".")
         if service != TARGET or name not in self._operations:
             raise ServiceError("UnknownOperationException", f"X-Amz-Target {target!r} is unknown here")
         return self._operations[name]
 
     @staticmethod
-    def _serve(operation: Callable[[Request], bytes], request: Request) -> Reply:
+    def _serve(operation: Operation, request: Request) -> Reply:
         planned, reset = request.fault(FaultKind.ERROR), request.fault(FaultKind.RESET)
         lost = [fault for fault in (planned, reset) if fault is not None and not fault.applied]
         body = b"" if lost else operation(request)
         if planned is not None:
             raise ServiceError(planned.error, planned.message, planned.status)
-        return Reply(200, body)
+        return Reply(200, body) if isinstance(body, bytes) else Reply(200, OPENING, subscription=body)
 
 
 def _parse(body: bytes) -> dict[str, Any]:
@@ -146,4 +161,4 @@ def _spoil(reply: Reply, request: Request) -> Reply:
     if cut is None and not delay and request.fault(FaultKind.RESET) is None:
         return reply
     keep = None if cut is None else cut.keep
-    return Reply(reply.status, reply.body, reply.error, delay, keep, request.fault(FaultKind.RESET) is not None)
+    return replace(reply, delay=delay, keep=keep, reset=request.fault(FaultKind.RESET) is not None)

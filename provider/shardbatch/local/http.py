@@ -10,11 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import count
-from typing import cast
+from typing import Protocol, cast
 
 MOST_HEAD_BYTES = 64 * 1024
 MOST_BODY_BYTES = 32 * 1024 * 1024
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+#: Seconds between two looks for what a stream of events has to send.
+LOOK_EVERY = 0.01
 _request_ids = count(1)
 
 
@@ -29,9 +31,33 @@ class HttpRequest:
     body: bytes
 
 
+class Event(Protocol):
+    """Part of an answer, and what goes wrong on the way, as in an answer; nothing comes after the ``last`` one."""
+
+    body: bytes
+    last: bool
+    delay: float
+    keep: float | None
+    reset: bool
+
+
+class Events(Protocol):
+    """What an answer goes on with."""
+
+    def next_event(self) -> Event | None:
+        """What is to be sent now, if anything."""
+        ...
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+
+
 @dataclass(frozen=True)
 class HttpReply:
-    """An answer to write, and what goes wrong on the way: ``delay`` in seconds, ``keep`` of the body, ``reset``."""
+    """An answer to write, and what goes wrong on the way: ``delay`` in seconds, ``keep`` of the body, ``reset``.
+
+    With ``events``, the body is the first chunk of many.
+    """
 
     status: int
     body: bytes
@@ -40,6 +66,7 @@ class HttpReply:
     delay: float = 0.0
     keep: float | None = None
     reset: bool = False
+    events: Events | None = None
 
 
 class Connection(asyncio.Protocol):
@@ -51,6 +78,8 @@ class Connection(asyncio.Protocol):
         self._buffer = bytearray()
         self._head: tuple[str, str, dict[str, str], int] | None = None
         self._delayed = False
+        self._events: Events | None = None
+        self._full = False
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -62,6 +91,15 @@ class Connection(asyncio.Protocol):
         """Part of asyncio.Protocol."""
         self._transport = None
         self._connections.discard(self)
+        self._stop_events()
+
+    def pause_writing(self) -> None:
+        """Part of asyncio.Protocol: the client reads more slowly than events come."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """Part of asyncio.Protocol."""
+        self._full = False
 
     def data_received(self, data: bytes) -> None:
         """Part of asyncio.Protocol."""
@@ -74,7 +112,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def _advance(self) -> None:
-        while self._transport is not None and not self._delayed:
+        while self._transport is not None and not self._delayed and self._events is None:
             if self._head is None and not self._read_head():
                 return
             assert self._head is not None
@@ -134,24 +172,82 @@ class Connection(asyncio.Protocol):
         if transport is None:
             return
         if reply.reset:
-            raw = cast(socket.socket, transport.get_extra_info("socket"))
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-            transport.abort()
+            self._reset()
             return
         close = close or reply.keep is not None
         error = f"x-amzn-ErrorType: {reply.error}\r\n" if reply.error else ""
+        length = f"Content-Length: {len(reply.body)}" if reply.events is None else "Transfer-Encoding: chunked"
         head = (
             f"HTTP/1.1 {reply.status} {_reason(reply.status)}\r\n"
             f"x-amzn-RequestId: {next(_request_ids):032x}\r\n"
             f"{error}"
             f"Content-Type: {reply.content_type}\r\n"
-            f"Content-Length: {len(reply.body)}\r\n"
+            f"{length}\r\n"
             f"{'Connection: close' + chr(13) + chr(10) if close else ''}\r\n"
         )
-        body = reply.body if reply.keep is None else reply.body[: int(len(reply.body) * reply.keep)]
+        body = reply.body if reply.events is None else _chunk(reply.body)
+        body = body if reply.keep is None else body[: int(len(body) * reply.keep)]
         transport.write(head.encode("latin-1", "replace") + body)
-        if close:
+        if reply.events is not None and reply.keep is None:
+            self._events = reply.events
+            self._go_on(close)
+        elif close:
             transport.close()
+
+    def _go_on(self, close: bool) -> None:
+        """Send the events that are there, and look again later."""
+        while self._transport is not None and self._events is not None and not self._full:
+            event = self._events.next_event()
+            if event is None:
+                break
+            if event.delay:
+                asyncio.get_running_loop().call_later(event.delay, self._send_late, event, close)
+                return
+            self._send(event, close)
+        if self._transport is not None and self._events is not None:
+            asyncio.get_running_loop().call_later(LOOK_EVERY, self._go_on, close)
+
+    def _send_late(self, event: Event, close: bool) -> None:
+        self._send(event, close)
+        self._go_on(close)
+
+    def _send(self, event: Event, close: bool) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        if event.reset or event.keep is not None:
+            self._stop_events()
+            if event.reset:
+                self._reset()
+            else:
+                transport.write(_chunk(event.body)[: int(len(event.body) * (event.keep or 0))])
+                transport.close()
+            return
+        if event.body:
+            transport.write(_chunk(event.body))
+        if event.last:
+            transport.write(_chunk(b""))
+            self._events = None
+            if close:
+                transport.close()
+            else:
+                asyncio.get_running_loop().call_soon(self._advance)
+
+    def _stop_events(self) -> None:
+        if self._events is not None:
+            self._events.close()
+            self._events = None
+
+    def _reset(self) -> None:
+        transport = self._transport
+        assert transport is not None
+        raw = cast(socket.socket, transport.get_extra_info("socket"))
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        transport.abort()
+
+
+def _chunk(body: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(body), body)
 
 
 def _reason(status: int) -> str:

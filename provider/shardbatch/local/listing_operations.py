@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from shardbatch.local.addressing import Addressing
+from shardbatch.local.consumers import Consumers
 from shardbatch.local.failure import invalid, malformed, not_found
 from shardbatch.local.faults import FaultKind
 from shardbatch.local.listing import MAX_DESCRIBED, FilterType, Listing, Selection
@@ -25,9 +26,10 @@ Json = dict[str, Any]
 class ListingOperations:
     """ListShards, DescribeStream, DescribeStreamSummary."""
 
-    def __init__(self, addressing: Addressing, listing: Listing) -> None:
+    def __init__(self, addressing: Addressing, listing: Listing, consumers: Consumers) -> None:
         self._addressing = addressing
         self._listing = listing
+        self._consumers = consumers
 
     def list_shards(self, request: Request) -> bytes:
         """ListShards."""
@@ -72,7 +74,7 @@ class ListingOperations:
         most = stream.max_record_bytes or self._addressing.engine.options.max_record_bytes
         summary |= {
             "OpenShardCount": len(stream.open_shards()),
-            "ConsumerCount": 0,
+            "ConsumerCount": len(self._consumers.list(stream)),
             "MaxRecordSizeInKiB": most // 1024,
         }
         return json.dumps({"StreamDescriptionSummary": summary}).encode()

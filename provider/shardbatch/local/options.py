@@ -24,6 +24,12 @@ class Options:
     """How long a stream stays DELETING; 0 or more."""
     reshard_seconds: float = 0.0
     """How long a stream stays UPDATING before a split, a merge or a new shard count takes effect; 0 or more."""
+    consumer_seconds: float = 0.0
+    """How long a fan-out consumer stays CREATING, and DELETING; 0 or more."""
+    subscription_seconds: float = 300.0
+    """Life of a subscription to a shard."""
+    heartbeat_seconds: float = 5.0
+    """Time between the events of a subscription that has no records to send, in real seconds."""
     limits: bool = False
     """Throttle as the service does: 5 reads and 2 MiB a second and shard, 1,000 records and 1 MiB written."""
     end_with_records: bool = True

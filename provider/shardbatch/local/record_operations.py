@@ -13,7 +13,7 @@ from shardbatch.local.engine import parse_hash_key
 from shardbatch.local.failure import ServiceError, invalid, malformed
 from shardbatch.local.faults import FaultKind
 from shardbatch.local.fields import NUMBER, Fields, mistyped
-from shardbatch.local.records import IteratorType, Records
+from shardbatch.local.records import IteratorType, Records, require_place
 from shardbatch.local.request import Request
 from shardbatch.local.stream import Stream, hash_of
 
@@ -40,11 +40,7 @@ class RecordOperations:
             raise malformed("ShardIteratorType is required")
         sequence_number = fields.text("StartingSequenceNumber", NUMBER)
         timestamp_ms = fields.timestamp_ms("Timestamp")
-        by_number = kind in (IteratorType.AT_SEQUENCE_NUMBER, IteratorType.AFTER_SEQUENCE_NUMBER)
-        if by_number != (sequence_number is not None):
-            raise invalid("StartingSequenceNumber goes with the types AT_ and AFTER_SEQUENCE_NUMBER, and with no other")
-        if (kind is IteratorType.AT_TIMESTAMP) != (timestamp_ms is not None):
-            raise invalid("Timestamp goes with the type AT_TIMESTAMP, and with no other")
+        require_place(kind, "StartingSequenceNumber", sequence_number, timestamp_ms)
         stream = self._addressing.find(request, readable=True)
         iterator = self._records.make_iterator(stream, shard_id, kind, sequence_number or "", timestamp_ms or 0)
         return b'{"ShardIterator":"%s"}' % iterator.encode()

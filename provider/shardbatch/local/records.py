@@ -27,6 +27,18 @@ class IteratorType(StrEnum):
     AT_TIMESTAMP = "AT_TIMESTAMP"
 
 
+def require_place(kind: IteratorType, member: str, number: str | None, timestamp_ms: int | None) -> None:
+    """See that a place comes with the sequence number (``member``) or the timestamp that its type asks for.
+
+    :raises ServiceError: InvalidArgumentException
+    """
+    by_number = kind in (IteratorType.AT_SEQUENCE_NUMBER, IteratorType.AFTER_SEQUENCE_NUMBER)
+    if by_number != (number is not None):
+        raise invalid(f"{member} goes with the types AT_ and AFTER_SEQUENCE_NUMBER, and with no other")
+    if (kind is IteratorType.AT_TIMESTAMP) != (timestamp_ms is not None):
+        raise invalid("Timestamp goes with the type AT_TIMESTAMP, and with no other")
+
+
 @dataclass(frozen=True)
 class Answer:
     """What one read found."""
@@ -52,6 +64,21 @@ class Records:
     ) -> str:
         """A new iterator.
 
+        :raises ServiceError: as :meth:`find_place`, and ProvisionedThroughputExceededException
+        """
+        now_ms = self._engine.clock.now_ms()
+        shard, position = self.find_place(stream, shard_id, kind, sequence_number, timestamp_ms)
+        if self._engine.options.limits and not stream.throttle(shard).admit_iterator(now_ms):
+            raise ServiceError(
+                "ProvisionedThroughputExceededException", f"shard {shard_id} is asked for iterators too fast"
+            )
+        return self._seal(stream, shard, position, self._engine.options.empty_pages, now_ms)
+
+    def find_place(
+        self, stream: Stream, shard_id: str, kind: IteratorType, sequence_number: str = "", timestamp_ms: int = 0
+    ) -> tuple[Shard, int]:
+        """A shard, and the count of the record that comes first from that place on.
+
         :raises ServiceError: ResourceNotFoundException; InvalidArgumentException for a sequence number that the shard
             never gave out, or a timestamp in the future
         """
@@ -59,18 +86,16 @@ class Records:
         shard = self._engine.find_shard(stream, shard_id)
         stream.trim(shard, now_ms)
         if kind is IteratorType.TRIM_HORIZON:
-            position = shard.first_count
-        elif kind is IteratorType.LATEST:
-            position = shard.next_count
-        elif kind is IteratorType.AT_TIMESTAMP:
+            return shard, shard.first_count
+        if kind is IteratorType.LATEST:
+            return shard, shard.next_count
+        if kind is IteratorType.AT_TIMESTAMP:
             if timestamp_ms > now_ms:
                 raise invalid(f"Timestamp {timestamp_ms / 1000} lies in the future: it is {now_ms / 1000}")
-            position = shard.count_since(timestamp_ms)
-        else:
-            number = self._check_number(stream, shard, sequence_number)
-            after = kind is IteratorType.AFTER_SEQUENCE_NUMBER
-            position = shard.count_after(number) if after else shard.count_at(number)
-        return self._seal(stream, shard, position, self._engine.options.empty_pages, now_ms)
+            return shard, shard.count_since(timestamp_ms)
+        number = self._check_number(stream, shard, sequence_number)
+        after = kind is IteratorType.AFTER_SEQUENCE_NUMBER
+        return shard, shard.count_after(number) if after else shard.count_at(number)
 
     def open_iterator(self, text: str) -> Iterator:
         """What an iterator says, expired or not.

@@ -14,6 +14,7 @@ from shardbatch.local.calls import Calls
 from shardbatch.local.clock import Clock
 from shardbatch.local.control import PREFIX, Control
 from shardbatch.local.engine import Engine
+from shardbatch.local.event_stream import CONTENT_TYPE
 from shardbatch.local.faults import Faults
 from shardbatch.local.http import Connection, HttpReply, HttpRequest
 from shardbatch.local.options import Options
@@ -169,4 +170,8 @@ class StreamServer:
         reply = self._api.answer(
             request.headers.get("x-amz-target", ""), request.body, request.headers.get("authorization", "")
         )
-        return HttpReply(reply.status, reply.body, JSON_BODY, reply.error, reply.delay, reply.keep, reply.reset)
+        events = reply.subscription
+        content_type = JSON_BODY if events is None else CONTENT_TYPE
+        return HttpReply(
+            reply.status, reply.body, content_type, reply.error, reply.delay, reply.keep, reply.reset, events
+        )

@@ -114,6 +114,14 @@ class Shard:
         """Count of the first record that arrived at ``arrival_ms`` or later."""
         return self.first_count + bisect_left(self._arrivals, arrival_ms)
 
+    def number_before(self, count: int, now_ms: int) -> int:
+        """Sequence number of the record before that count, or one that stands for its place if it is not held."""
+        index = count - 1 - self.first_count
+        if 0 <= index < len(self._numbers):
+            return self._numbers[index]
+        second = max(now_ms // 1000, self.created)
+        return self._head | ((count - 1) << COUNT_SHIFT) | (second << SECOND_SHIFT)
+
     def arrival_ms(self, count: int) -> int | None:
         """Arrival of the record with that count, or of the oldest one after it; None at the tip."""
         index = max(count - self.first_count, 0)

@@ -33,7 +33,7 @@ class Change:
     apply: Callable[[int], None]
 
 
-@dataclass
+@dataclass(eq=False)
 class Stream:
     """A stream and all that it holds. Time is passed in: nothing here asks a clock."""
 

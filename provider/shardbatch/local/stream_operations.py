@@ -8,8 +8,9 @@ import re
 from typing import Any
 
 from shardbatch.local.addressing import Addressing
+from shardbatch.local.consumers import Consumers
 from shardbatch.local.engine import ON_DEMAND_SHARDS, parse_hash_key
-from shardbatch.local.failure import invalid, malformed
+from shardbatch.local.failure import in_use, invalid, malformed
 from shardbatch.local.fields import Fields
 from shardbatch.local.request import Request
 from shardbatch.local.stream import Status, Stream
@@ -30,8 +31,9 @@ def seconds(at_ms: int) -> float:
 class StreamOperations:
     """Create, delete, list, reshard, retention, mode, record size and tags."""
 
-    def __init__(self, addressing: Addressing) -> None:
+    def __init__(self, addressing: Addressing, consumers: Consumers) -> None:
         self._addressing = addressing
+        self._consumers = consumers
         self._engine = addressing.engine
 
     def create_stream(self, request: Request) -> bytes:
@@ -58,7 +60,10 @@ class StreamOperations:
 
     def delete_stream(self, request: Request) -> bytes:
         """DeleteStream."""
-        self._engine.delete(self._addressing.find(request))
+        stream = self._addressing.find(request)
+        if self._consumers.list(stream) and request.fields.values.get("EnforceConsumerDeletion") is not True:
+            raise in_use(f"stream {stream.name} has consumers; deregister them, or give EnforceConsumerDeletion")
+        self._engine.delete(stream)
         return b""
 
     def list_streams(self, request: Request) -> bytes:

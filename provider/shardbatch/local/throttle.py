@@ -7,6 +7,7 @@ from collections import deque
 
 MIB = 1024 * 1024
 READ_CALLS = 5
+ITERATOR_CALLS = 5
 READ_BYTES = 2 * MIB
 FULL_PAGE = 10 * MIB
 FULL_PAGE_REST_MS = 5_000
@@ -14,13 +15,31 @@ WRITE_RECORDS = 1_000
 WRITE_BYTES = MIB
 
 
+class Meter:
+    """Bytes read, worked off at 2 MiB a second."""
+
+    def __init__(self) -> None:
+        self._debt = 0.0
+        self._at_ms = 0
+
+    def rested(self, now_ms: int) -> bool:
+        """Whether the next read may begin."""
+        self._debt = max(0.0, self._debt - (now_ms - self._at_ms) * READ_BYTES / 1000)
+        self._at_ms = now_ms
+        return self._debt < READ_BYTES
+
+    def charge(self, size: int) -> None:
+        """Count bytes that were read."""
+        self._debt += size
+
+
 class Throttle:
     """What was read from and written to one shard lately. Refused calls cost nothing."""
 
     def __init__(self) -> None:
         self._calls: deque[int] = deque(maxlen=READ_CALLS)
-        self._debt = 0.0
-        self._debt_ms = 0
+        self._iterators: deque[int] = deque(maxlen=ITERATOR_CALLS)
+        self._meter = Meter()
         self._rest_until_ms = 0
         self._second = -1
         self._written_records = 0
@@ -28,20 +47,18 @@ class Throttle:
 
     def admit_read(self, now_ms: int) -> bool:
         """Whether the shard answers a read now; if so, the call is counted."""
-        self._debt = max(0.0, self._debt - (now_ms - self._debt_ms) * READ_BYTES / 1000)
-        self._debt_ms = now_ms
-        if now_ms < self._rest_until_ms or self._debt >= READ_BYTES:
-            return False
-        if len(self._calls) == READ_CALLS and now_ms - self._calls[0] < 1000:
-            return False
-        self._calls.append(now_ms)
-        return True
+        rested = self._meter.rested(now_ms)
+        return rested and now_ms >= self._rest_until_ms and _admit(self._calls, now_ms)
 
     def count_read(self, size: int, full: bool, now_ms: int) -> None:
         """Charge an answer of ``size`` bytes; a ``full`` one (cut at 10 MiB) makes the shard refuse for 5 s."""
-        self._debt += size
+        self._meter.charge(size)
         if full or size >= FULL_PAGE:
             self._rest_until_ms = now_ms + FULL_PAGE_REST_MS
+
+    def admit_iterator(self, now_ms: int) -> bool:
+        """Whether the shard gives an iterator now; if so, the call is counted."""
+        return _admit(self._iterators, now_ms)
 
     def admit_write(self, size: int, now_ms: int) -> bool:
         """Whether the shard takes a record of ``size`` bytes now; if so, it is counted."""
@@ -53,3 +70,11 @@ class Throttle:
         self._written_records += 1
         self._written_bytes += size
         return True
+
+
+def _admit(calls: deque[int], now_ms: int) -> bool:
+    """Whether a second has passed since the oldest of the calls that one second may have; if so, this one counts."""
+    if len(calls) == calls.maxlen and now_ms - calls[0] < 1000:
+        return False
+    calls.append(now_ms)
+    return True

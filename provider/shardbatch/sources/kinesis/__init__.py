@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinesis data streams, read by polling through a boto3 client."""
+"""Kinesis data streams, read by polling or by enhanced fan-out through a boto3 client."""
 
 from shardbatch.sources.kinesis.options import Deaggregate, KinesisOptions
 from shardbatch.sources.kinesis.source import KinesisSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
@@ -14,6 +14,7 @@ from shardbatch.core.ports import Clock
 from shardbatch.errors import InvalidAnswer, IteratorExpired, ShardNotFound, SourceError, Throttled
 from shardbatch.sources.kinesis import decoder
 from shardbatch.sources.kinesis.decoder import Decoded
+from shardbatch.sources.kinesis.event_stream import Opening, events
 from shardbatch.sources.kinesis.options import KinesisOptions, StreamName
 from shardbatch.sources.kinesis.pace import Pace, Patience
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 DECODED = "shardbatch.decoded"
+BODY = "shardbatch.body"
 
 THROTTLES = frozenset(
     {
@@ -33,6 +35,7 @@ THROTTLES = frozenset(
         "TooManyRequestsException",
     }
 )
+FAILURES = frozenset({"InternalFailure", "InternalFailureException", "ServiceUnavailable"})
 
 
 class Unreachable(SourceError):
@@ -76,6 +79,9 @@ def _before_parse(event_name: str, response_dict: Any, customized_response_dict:
         return
     operation = event_name.rpartition(".")[2]
     body, headers = response_dict["body"], response_dict["headers"]
+    if operation == "SubscribeToShard" and response_dict["status_code"] == 200:
+        customized_response_dict[BODY], response_dict["body"] = body, Opening()
+        return
     records = operation == "GetRecords" and response_dict["status_code"] == 200
     if records:
         response_dict["body"] = b"{}"
@@ -135,7 +141,7 @@ class Caller:
         try:
             answer: dict[str, Any] = getattr(self.client, operation)(**parameters)
         except ClientError as error:
-            raise self._named(operation, error) from error
+            raise self._named(operation, *_reason(error.response)) from error
         except (ConnectionError, HTTPClientError) as error:
             raise Unreachable(f"No answer to {operation} of {self.where}: {error}") from error
         except BotoCoreError as error:
@@ -169,8 +175,15 @@ class Caller:
         pace.answered(found.metered_bytes, idle=idle)
         return found
 
-    def _named(self, operation: str, error: ClientError) -> SourceError:
-        code, status, message = _reason(error.response)
+    def subscribe(self, consumer: str, shard_id: str, start: dict[str, Any]) -> Generator[Decoded, None, None]:
+        """The events of a new subscription of a consumer, given by its ARN.
+
+        :raises SourceError: at once if it is refused, and later if an error comes in place of an event.
+        """
+        answer = self.once("subscribe_to_shard", ConsumerARN=consumer, ShardId=shard_id, StartingPosition=start)
+        return events(answer[BODY], lambda code, message: self._named("subscribe_to_shard", code, message))
+
+    def _named(self, operation: str, code: str, message: str, status: int = 0) -> SourceError:
         text = f"{operation} of {self.where}: {code}: {message}"
         if code in THROTTLES:
             return Throttled(text)
@@ -182,13 +195,13 @@ class Caller:
             return ShardNotFound(text)
         if code == "ResourceInUseException":
             return StreamBusy(text)
-        if status >= 500:
+        if status >= 500 or code in FAILURES:
             return Unreachable(text)
         refused = SourceError(text, remedy="Check the permissions of the connection's role and the stream's policy.")
         refused.retryable = False
         return refused
 
 
-def _reason(response: Mapping[str, Any]) -> tuple[str, int, str]:
+def _reason(response: Mapping[str, Any]) -> tuple[str, str, int]:
     error, meta = response.get("Error", {}), response.get("ResponseMetadata", {})
-    return str(error.get("Code", "")), int(meta.get("HTTPStatusCode", 0)), str(error.get("Message", ""))
+    return str(error.get("Code", "")), str(error.get("Message", "")), int(meta.get("HTTPStatusCode", 0))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the body of a GetRecords answer to Arrow columns; the one place that knows the answer's shape."""
+"""From the body of a GetRecords answer, or an event of a subscription, to Arrow columns; the one place that knows their
+shape."""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Decoded:
-    """One answer of GetRecords. ``metered_bytes`` is what the service charges: payload and partition keys."""
+    """One answer of GetRecords, or one event, whose ``next_iterator`` is its continuation sequence number.
+
+    ``metered_bytes`` is what the service charges: payload and partition keys.
+    """
 
     records: pa.RecordBatch
     next_iterator: str | None
@@ -61,7 +65,15 @@ class _Answer(msgspec.Struct, gc=False):
     ChildShards: list[_Child] | None = None
 
 
+class _Event(msgspec.Struct, gc=False):
+    Records: list[_Record]
+    MillisBehindLatest: int | float
+    ContinuationSequenceNumber: str | None = None
+    ChildShards: list[_Child] | None = None
+
+
 _parse = msgspec.json.Decoder(_Answer).decode
+_parse_event = msgspec.json.Decoder(_Event).decode
 
 
 def decode(body: bytes) -> Decoded:
@@ -74,16 +86,19 @@ def decode(body: bytes) -> Decoded:
     except msgspec.MsgspecError as error:
         # The parser's words name a place and a type, never a value.
         raise InvalidAnswer(f"A GetRecords answer of {len(body)} bytes cannot be parsed: {error}.") from error
-    records = answer.Records
-    return _decoded(
-        [record.SequenceNumber for record in records],
-        [record.PartitionKey for record in records],
-        _micros([record.ApproximateArrivalTimestamp for record in records]),
-        [record.Data for record in records],
-        answer.NextShardIterator,
-        tuple(_child(msgspec.to_builtins(child)) for child in answer.ChildShards or ()),
-        answer.MillisBehindLatest,
-    )
+    return _columns(answer, answer.NextShardIterator)
+
+
+def decode_event(payload: bytes) -> Decoded:
+    """The event that a JSON payload holds.
+
+    :raises InvalidAnswer: if it lacks its records or its lag.
+    """
+    try:
+        event = _parse_event(payload)
+    except msgspec.MsgspecError as error:
+        raise InvalidAnswer(f"An event of {len(payload)} bytes cannot be parsed: {error}.") from error
+    return _columns(event, event.ContinuationSequenceNumber)
 
 
 def adapt(response: Mapping[str, Any]) -> Decoded:
@@ -109,6 +124,19 @@ def adapt(response: Mapping[str, Any]) -> Decoded:
 def empty() -> pa.RecordBatch:
     """No records, with all columns."""
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in SCHEMA], schema=SCHEMA)
+
+
+def _columns(answer: _Answer | _Event, onward: str | None) -> Decoded:
+    records = answer.Records
+    return _decoded(
+        [record.SequenceNumber for record in records],
+        [record.PartitionKey for record in records],
+        _micros([record.ApproximateArrivalTimestamp for record in records]),
+        [record.Data for record in records],
+        onward,
+        tuple(_child(msgspec.to_builtins(child)) for child in answer.ChildShards or ()),
+        answer.MillisBehindLatest,
+    )
 
 
 def _decoded(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
+from shardbatch.core.policies import FanOut
 from shardbatch.errors import ConfigurationError
 
 MOST_CALLS_PER_SECOND = 5.0
@@ -41,6 +42,10 @@ class KinesisOptions:
     :param throttles: refusals in a row before the read fails, default 40 (1 or more), about three minutes.
     :param creating_timeout: how long a stream that is still being created is waited for, default 1 minute.
     :param deaggregate: what is done with aggregates, default that all of their records are delivered.
+    :param fan_out: whether shards are read by enhanced fan-out, default never. Needs ``app_name``.
+    :param app_name: the application, whose name its consumer has; default none: shards are polled.
+    :param budget: time that the reads of one source have together, by which ``FanOut.AUTO`` decides; default 10
+        minutes.
     :raises ConfigurationError: for a value out of its range.
     """
 
@@ -52,6 +57,9 @@ class KinesisOptions:
     throttles: int = 40
     creating_timeout: timedelta = timedelta(minutes=1)
     deaggregate: Deaggregate = Deaggregate.ON
+    fan_out: FanOut = FanOut.NEVER
+    app_name: str = ""
+    budget: timedelta = timedelta(minutes=10)
 
     def __post_init__(self) -> None:
         zero = timedelta(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads one shard: iterators, their renewal, and the believed end."""
+"""Reads one shard, in whichever way: places, and the believed end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shardbatch.sources.kinesis.deaggregation import AskRange, Piece, fresh, pie
 from shardbatch.sources.kinesis.decoder import Decoded, empty
 from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import list_all
-from shardbatch.sources.kinesis.pace import Pace
+from shardbatch.sources.kinesis.polling import Wait, Way
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -26,61 +26,55 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 class ShardReader:
     """One read of one shard from a position on. Used by one thread at a time."""
 
-    def __init__(self, caller: Caller, pace: Pace, shard_id: str, start: Position, ask_range: AskRange) -> None:
+    def __init__(self, caller: Caller, way: Way, shard_id: str, start: Position, ask_range: AskRange) -> None:
         self._caller = caller
-        self._pace = pace
+        self._way = way
         self._ask_range = ask_range
         self._shard_id = shard_id
         self._start = start
         self._next = start
         self._last_read: str | None = None
         self._expect_checkpoint = start.kind is Kind.AFTER_SEQUENCE_NUMBER
-        self._iterator: str | None = None
         self._patience = caller.patience()
         self._sent = caller.sent()
 
     def pages(self) -> Iterator[Page]:
         """Pages until the shard's end; a refused call shows as an empty page of unknown lag, so that the reader can
         look at its limits before the wait."""
-        while True:
-            self._sent = self._caller.sent()
-            found, delay = self._step()
-            for page in found:
-                yield page
-                if page.ended:
-                    return
-            if delay > 0:
-                self._caller.clock.sleep(delay)
+        try:
+            while True:
+                self._sent = self._caller.sent()
+                found, delay = self._step()
+                for page in found:
+                    yield page
+                    if page.ended:
+                        return
+                if delay > 0:
+                    self._caller.clock.sleep(delay)
+        finally:
+            self._way.drop()
 
     def _step(self) -> tuple[Iterable[Page], float]:
         """Ask once: the pages that there are, and seconds to wait before the next step."""
         try:
-            if self._iterator is None:
-                self._iterator = self._new_iterator()
-            answer = self._caller.records(self._iterator, self._pace)
+            answer = self._way.ask(iterator_parameters(self._start, self._last_read))
+            if isinstance(answer, Wait):
+                return [self._page(Piece(empty(), None), lag=None)], answer.seconds
             ended, children = self._believe(answer)
         except Throttled as error:
             delay = self._patience.throttled(error)
             return [self._page(Piece(empty(), None), lag=None)], delay
         except IteratorExpired as error:
-            self._iterator = None
+            self._way.drop()
             return (), self._patience.expired(error)
         except ShardNotFound as error:
             return self._gone(error)
         except (InvalidAnswer, Unreachable) as error:
+            self._way.reject()
             return (), self._patience.failed(error)
         self._patience.reset()
-        self._iterator = answer.next_iterator
+        self._way.accept(answer)
         return self._deliver(answer, ended, children), 0.0
-
-    def _new_iterator(self) -> str:
-        place = iterator_parameters(self._start, self._last_read)
-        parameters: dict[str, Any] = {"ShardId": self._shard_id, **self._caller.stream.address, **place}
-        answer = self._caller.once("get_shard_iterator", **parameters)
-        iterator = answer.get("ShardIterator")
-        if not iterator:
-            raise InvalidAnswer(f"The service gave no iterator for {self._shard_id} of the {self._caller.where}.")
-        return str(iterator)
 
     def _believe(self, answer: Decoded) -> tuple[bool, tuple[Shard, ...]]:
         """Whether the shard has ended, and its children.
@@ -106,7 +100,7 @@ class ShardReader:
     def _gone(self, error: ShardNotFound) -> tuple[Iterable[Page], float]:
         """The shard is gone if the listing agrees. :raises StreamNotFound: if it is the stream that is gone."""
         if any(shard.shard_id == self._shard_id for shard in list_all(self._caller)):
-            self._iterator = None
+            self._way.drop()
             doubt = InvalidAnswer(
                 f"{self._shard_id} of the {self._caller.where} is listed, but the service knows no such shard or place."
             )

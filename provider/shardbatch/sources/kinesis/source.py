@@ -5,20 +5,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from shardbatch.core.policies import FanOut
 from shardbatch.core.ports import Capabilities, Clock, Page
 from shardbatch.core.position import SHARD_END, Kind, Position, at_timestamp
 from shardbatch.core.shard import HashRange, Shard
 from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.decoder import empty
+from shardbatch.sources.kinesis.fan_out import Choosing, Deadline, Progress
 from shardbatch.sources.kinesis.listing import describe, list_all
 from shardbatch.sources.kinesis.options import KinesisOptions, StreamName
 from shardbatch.sources.kinesis.pace import Pace
+from shardbatch.sources.kinesis.polling import Polling, Way
 from shardbatch.sources.kinesis.reader import ShardReader
+from shardbatch.sources.kinesis.registration import Registration, consumer_name
+from shardbatch.sources.kinesis.subscription import Subscribing
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -30,7 +35,7 @@ def real_clock() -> Clock:
 
 
 class KinesisSource:
-    """Reads a Kinesis stream by polling; several shards at once from several threads.
+    """Reads a Kinesis stream by polling or by enhanced fan-out; several shards at once from several threads.
 
     :param client: a boto3 client of ``kinesis``, with its endpoint, region and role; closed by :meth:`close`. Build it
         with ``Config(retries={"total_max_attempts": 1})``: retries are made here. Others do no harm, for every HTTP
@@ -58,6 +63,9 @@ class KinesisSource:
         self._ranges: dict[str, HashRange | None] = {}
         self._lock = threading.Lock()
         self._listing = threading.Lock()
+        self._registration = self._fan_out()
+        self._deadline = Deadline(self._caller.clock, self._caller.options.budget)
+        self._consumers = 0
 
     @property
     def calls(self) -> Mapping[str, int]:
@@ -70,6 +78,7 @@ class KinesisSource:
         :raises StreamNotFound: if there is no such stream, or it is being deleted.
         """
         summary = describe(self._caller)
+        self._consumers = summary.get("ConsumerCount", 0)
         created = summary.get("StreamCreationTimestamp")
         return f"{summary['StreamARN']}@{round(created.timestamp() * 1000) if created else 'unknown'}"
 
@@ -115,11 +124,36 @@ class KinesisSource:
             yield Page(empty(), SHARD_END, ended=True, requests=0)
             return
         ask_range = partial(self._range, shard_id)
-        yield from ShardReader(self._caller, self._pace(shard_id), shard_id, self.resolve(after), ask_range).pages()
+        yield from ShardReader(self._caller, self._way(shard_id), shard_id, self.resolve(after), ask_range).pages()
+
+    def end_reading(self, others: Callable[[], bool]) -> None:
+        """Remove the consumer that fan-out needed, unless others of the application still read.
+
+        A source that has used none looks only if the stream's description, asked for before, counts any: a run that
+        died may have left it.
+        """
+        registration = self._registration
+        if registration is not None and (registration.used or self._consumers) and not others():
+            registration.remove()
 
     def close(self) -> None:
         """Close the client."""
         self._caller.client.close()
+
+    def _fan_out(self) -> Registration | None:
+        options = self._caller.options
+        if options.fan_out is FanOut.NEVER or not options.app_name:
+            return None
+        return Registration(self._caller, consumer_name(options.app_name))
+
+    def _way(self, shard_id: str) -> Way:
+        polling = Polling(self._caller, self._pace(shard_id), shard_id)
+        if self._registration is None:
+            return polling
+        subscribing = Subscribing(self._caller, self._registration, shard_id)
+        if self._caller.options.fan_out is FanOut.ALWAYS:
+            return subscribing
+        return Choosing(polling, subscribing, self._registration, Progress(self._caller.clock, self._deadline))
 
     def _pace(self, shard_id: str) -> Pace:
         options: Any = self._caller.options

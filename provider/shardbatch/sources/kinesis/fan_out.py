@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a shard is read by polling or by enhanced fan-out, and going over from one to the other."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import timedelta
+from typing import Any
+
+from shardbatch.core.ports import Clock
+from shardbatch.errors import SourceError, StreamNotFound
+from shardbatch.sources.kinesis.decoder import Decoded
+from shardbatch.sources.kinesis.pace import BYTES_PER_SECOND
+from shardbatch.sources.kinesis.polling import Polling, Wait
+from shardbatch.sources.kinesis.registration import Registration
+from shardbatch.sources.kinesis.subscription import Subscribing
+
+log = logging.getLogger("shardbatch")
+
+#: A smaller backlog is not worth a consumer, whatever the estimate says: a shard gives as much in half a minute.
+LEAST_BACKLOG = 64 * 1024 * 1024
+#: A consumer takes about as long to be created.
+LEAST_LEFT = 30.0
+#: Part of the shard's rate above which fan-out, whose rate is the same, would not be faster.
+FULL_SHARE = 0.75
+#: Part of the time that must have gone by before an estimate counts.
+EVIDENCE = 0.05
+#: Failures in a row after which a subscription is given up for polling.
+MOST_FAILURES = 3
+
+
+class Deadline:
+    """The time that all reads of a task have together; it begins with the first."""
+
+    def __init__(self, clock: Clock, budget: timedelta) -> None:
+        self._clock = clock
+        self.budget = budget.total_seconds()
+        self._began: float | None = None
+        self._lock = threading.Lock()
+
+    def left(self) -> float:
+        """Seconds left."""
+        with self._lock:
+            now = self._clock.monotonic()
+            self._began = now if self._began is None else self._began
+            return self._began + self.budget - now
+
+
+class Progress:
+    """How far polling has come on one shard, measured: what remains by the service's lag and by the bytes that stood
+    in a second of the stream so far, the rate by what came in a second of reading. The rate is thus this reader's share
+    of the shard's 2 MiB/s, however many others poll it."""
+
+    def __init__(self, clock: Clock, deadline: Deadline) -> None:
+        self._clock = clock
+        self._deadline = deadline
+        self._began = clock.monotonic()
+        self._bytes = 0
+        self._lag_ms = 0
+        self._arrivals: tuple[int, int] | None = None
+        deadline.left()
+
+    def add(self, answer: Decoded) -> None:
+        """Count an answer."""
+        self._bytes += answer.metered_bytes
+        self._lag_ms = answer.millis_behind_latest
+        if answer.records.num_rows:
+            arrivals = answer.records.column("arrival_time").cast("int64")
+            first = self._arrivals[0] if self._arrivals else arrivals[0].as_py() // 1000
+            self._arrivals = (first, arrivals[-1].as_py() // 1000)
+
+    def too_slow(self) -> bool:
+        """Whether polling will not reach the tip in the time that is left, and fan-out would be faster."""
+        elapsed, left = self._clock.monotonic() - self._began, self._deadline.left()
+        span_ms = self._arrivals[1] - self._arrivals[0] if self._arrivals else 0
+        if span_ms <= 0 or left < LEAST_LEFT or elapsed < EVIDENCE * self._deadline.budget:
+            return False
+        backlog, rate = self._bytes * self._lag_ms / span_ms, self._bytes / elapsed
+        return backlog > LEAST_BACKLOG and backlog > rate * left and rate < FULL_SHARE * BYTES_PER_SECOND
+
+
+class Choosing:
+    """Polls, and goes over to fan-out once polling turns out too slow and there is a consumer; back if that fails."""
+
+    def __init__(
+        self, polling: Polling, subscribing: Subscribing, registration: Registration, progress: Progress
+    ) -> None:
+        self._polling = polling
+        self._subscribing = subscribing
+        self._registration = registration
+        self._progress = progress
+        self._wanted = False
+        self._way: Polling | Subscribing = polling
+        self._failures = 0
+        self._given_up = False
+
+    def ask(self, place: dict[str, Any]) -> Decoded | Wait:
+        """The next answer, of whichever way is chosen now."""
+        if self._wanted and self._way is self._polling and self._ready():
+            self.drop()
+            self._way = self._subscribing
+        if self._way is self._polling:
+            return self._polling.ask(place)
+        try:
+            return self._subscribing.ask(place)
+        except SourceError as error:
+            self._failures += 1
+            if self._failures >= MOST_FAILURES:
+                self._give_up(error)
+            raise
+
+    def accept(self, answer: Decoded) -> None:
+        """Count what polling achieves."""
+        self._failures = 0
+        self._way.accept(answer)
+        if self._way is self._polling and not self._wanted and not self._given_up:
+            self._progress.add(answer)
+            self._wanted = self._progress.too_slow()
+
+    def reject(self) -> None:
+        """The answer was not believed."""
+        self._way.reject()
+
+    def drop(self) -> None:
+        """Begin anew."""
+        self._way.drop()
+
+    def _ready(self) -> bool:
+        try:
+            return self._registration.arn() is not None
+        except StreamNotFound:
+            raise
+        except SourceError as error:
+            self._give_up(error)
+            return False
+
+    def _give_up(self, error: SourceError) -> None:
+        log.warning("Enhanced fan-out cannot be used, so polling goes on: %s", error)
+        self.drop()
+        self._way, self._wanted, self._given_up = self._polling, False, True
