@@ -145,12 +145,12 @@ def texts(*pages: Page) -> list[str]:
     return [data.decode() for page in pages for data in page.records.column("data").to_pylist()]
 
 
-def to_end(source: KinesisSource, shard_id: str, start: Position) -> list[Page]:
+def to_end(source: KinesisSource, shard_id: str, start: Position, *, most: int = 100) -> list[Page]:
     """All pages of a shard that has ended."""
     pages = []
     for page in source.read(shard_id, start):
         pages.append(page)
-        assert len(pages) < 100, "the shard does not end"
+        assert len(pages) < most, "the shard does not end"
     return pages
 
 
@@ -167,7 +167,7 @@ def to_tip(pages: Iterator[Page]) -> list[Page]:
 
 def local(stack: ExitStack, *, ends_late: bool) -> World:
     """The embedded server in one of the two ways in which servers end a shard."""
-    server = StreamServer(end_with_records=not ends_late, name_children=not ends_late).start()
+    server = StreamServer(end_with_records=not ends_late, name_children=not ends_late, heartbeat_seconds=0.1).start()
     stack.callback(server.stop)
     aws = AwsServer("local", server.endpoint_url)
 

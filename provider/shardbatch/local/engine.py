@@ -15,6 +15,7 @@ from shardbatch.local.tokens import Sealer
 
 ON_DEMAND_SHARDS = 4
 RECOUNTS_A_DAY = 10
+SWITCHES_A_DAY = 2
 DAY_MS = 86_400_000
 
 
@@ -166,6 +167,35 @@ class Engine:
         stream.recounts_ms = [*recent, now_ms]
         self._reshard(stream, lambda at_ms: stream.recount(shard_count, at_ms))
         return present
+
+    def scale(self, stream: Stream, shard: Shard) -> None:
+        """Split a shard of an on-demand stream that is written too fast, while the shard limit permits."""
+        middle = (shard.hash_start + shard.hash_end + 1) // 2
+        if stream.status is not Status.ACTIVE or middle == shard.hash_start:
+            return
+        try:
+            self._check_shard_limit(stream.account, 1)
+        except ServiceError:
+            return
+        self._reshard(stream, lambda at_ms: stream.split(shard, middle, at_ms))
+
+    def set_mode(self, stream: Stream, *, on_demand: bool) -> None:
+        """Change who chooses the shards; the stream is UPDATING as for a reshard.
+
+        :raises ServiceError: ResourceInUseException; with ``Options.limits`` LimitExceededException for the third one
+            within 24 hours
+        """
+        self._check_active(stream)
+        now_ms = self.clock.now_ms()
+        recent = [at_ms for at_ms in stream.switches_ms if now_ms - at_ms < DAY_MS]
+        if self.options.limits and len(recent) >= SWITCHES_A_DAY:
+            raise ServiceError("LimitExceededException", f"{SWITCHES_A_DAY} changes of mode in 24 hours are spent")
+        stream.switches_ms = [*recent, now_ms]
+
+        def change(_: int) -> None:
+            stream.on_demand = on_demand
+
+        self._reshard(stream, change)
 
     def set_retention(self, stream: Stream, hours: int) -> None:
         """Keep records for ``hours``; what is gone stays gone."""

@@ -20,6 +20,8 @@ class FaultKind(StrEnum):
     """The answer's body stops short of its Content-Length and the connection is closed."""
     LATENCY = "latency"
     """The answer comes later."""
+    PARTIAL = "partial"
+    """PutRecords refuses the last of its entries."""
     EMPTY = "empty"
     """GetRecords finds nothing this time; the iterator moves on."""
     NO_ITERATOR = "no_iterator"
@@ -35,7 +37,7 @@ class Fault:
     """One fault, for the next ``times`` calls that match."""
 
     operation: str
-    """Name such as ``GetRecords``, or ``*`` for every operation."""
+    """Name such as ``GetRecords``, or ``*`` for every operation; ``SubscribeToShardEvent`` stands for one event."""
     kind: FaultKind
     times: int = 1
     """How many matching calls it hits; 1 or more."""
@@ -46,7 +48,7 @@ class Fault:
     shard: str | None = None
     """Only calls on this shard (GetRecords, GetShardIterator); for listings: the parent concerned. Default any."""
     error: str = "InternalFailure"
-    """Error name for kind ``error``."""
+    """Error name for kinds ``error`` and ``partial``."""
     status: int | None = None
     """HTTP status for kind ``error``; default by the name."""
     message: str = "a fault that the test asked for"
@@ -54,7 +56,8 @@ class Fault:
     seconds: float = 1.0
     """Delay for kind ``latency``, in real seconds."""
     keep: float = 0.5
-    """Part of the body that is sent for kind ``cut``, from 0 to below 1."""
+    """Part of the body that is sent for kind ``cut``, or of the entries that are taken for ``partial``, from 0 to below
+    1."""
     applied: bool = False
     """For kinds ``error`` and ``reset``: the call takes effect although its caller is not told."""
     id: int = 0

@@ -86,8 +86,12 @@ class RecordOperations:
         write, now_ms = self._records.write, self._addressing.engine.clock.now_ms()
         results: list[str] = []
         failed = 0
-        for key, data, size, hash_key in checked:
+        partial = request.fault(FaultKind.PARTIAL)
+        taken = len(checked) if partial is None else int(len(checked) * partial.keep)
+        for number_of, (key, data, size, hash_key) in enumerate(checked):
             try:
+                if partial is not None and number_of >= taken:
+                    raise ServiceError(partial.error, partial.message)
                 shard, number = write(stream, key, data, size, hash_key, now_ms)
                 results.append(f'{{"SequenceNumber":"{number}","ShardId":"{shard.shard_id}"}}')
             except ServiceError as error:

@@ -179,6 +179,8 @@ class Records:
         """
         shard = stream.route(hash_key)
         if self._engine.options.limits and not stream.throttle(shard).admit_write(size, now_ms):
+            if stream.on_demand:
+                self._engine.scale(stream, shard)
             raise ServiceError("ProvisionedThroughputExceededException", f"shard {shard.shard_id} is written too fast")
         return shard, shard.append(partition_key, data, size, now_ms)
 

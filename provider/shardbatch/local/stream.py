@@ -50,6 +50,7 @@ class Stream:
     change: Change | None = None
     throttles: dict[str, Throttle] = field(default_factory=dict)
     recounts_ms: list[int] = field(default_factory=list)
+    switches_ms: list[int] = field(default_factory=list)
     _made: int = 0
     _open: list[Shard] = field(default_factory=list)
     _starts: list[int] = field(default_factory=list)

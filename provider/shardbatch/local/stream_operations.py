@@ -148,8 +148,7 @@ class StreamOperations:
     def update_stream_mode(self, request: Request) -> bytes:
         """UpdateStreamMode."""
         mode = self._mode(request.fields)
-        stream = self._addressing.find(request)
-        stream.on_demand = mode == "ON_DEMAND"
+        self._engine.set_mode(self._addressing.find(request), on_demand=mode == "ON_DEMAND")
         return b""
 
     def update_max_record_size(self, request: Request) -> bytes:

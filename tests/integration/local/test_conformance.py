@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every Kinesis server has to do, ours and others; a clause names no server."""
+"""What every Kinesis server has to do, ours and others; a clause names no server, only what it needs beyond the
+least."""
 
 from __future__ import annotations
 
@@ -210,22 +211,40 @@ def test_descriptions_come_in_pages(target: Target, unique_name: str) -> None:
     assert [len(last["Shards"]), last["HasMoreShards"]] == [1, False]
 
 
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+
 @pytest.mark.parametrize(
-    ("shard_filter", "shown"),
+    ("shard_filter", "shown", "needed"),
     [
-        ({"Type": "AT_LATEST"}, [1, 2]),
-        ({"Type": "FROM_TRIM_HORIZON"}, [0, 1, 2]),
-        ({"Type": "AT_TRIM_HORIZON"}, [0]),
-        ({"Type": "AFTER_SHARD_ID", "ShardId": ROOT}, [1, 2]),
+        ({"Type": "AT_LATEST"}, [1, 2], ["shard filters"]),
+        ({"Type": "FROM_TRIM_HORIZON"}, [0, 1, 2], []),
+        ({"Type": "AT_TRIM_HORIZON"}, [0], ["shard filters", "shard filter AT_TRIM_HORIZON"]),
+        ({"Type": "AFTER_SHARD_ID", "ShardId": ROOT}, [1, 2], ["shard filters"]),
+        ({"Type": "FROM_TIMESTAMP", "Timestamp": LONG_AGO}, [0, 1, 2], []),
+        ({"Type": "AT_TIMESTAMP", "Timestamp": LONG_AGO}, [0], ["shard filters", "shard filter AT_TRIM_HORIZON"]),
     ],
 )
-def test_listing_filters(target: Target, unique_name: str, shard_filter: dict[str, str], shown: list[int]) -> None:
-    target.need("shard filters")
-    target.need(f"shard filter {shard_filter['Type']}")
+def test_listing_filters(
+    target: Target, unique_name: str, shard_filter: dict[str, Any], shown: list[int], needed: list[str]
+) -> None:
+    for trait in needed:
+        target.need(trait)
     target.create(unique_name)
     target.split(unique_name, ROOT)
     listed = target.shards(unique_name, ShardFilter=shard_filter)
     assert [int(item["ShardId"][-12:]) for item in listed] == shown
+
+
+@pytest.mark.parametrize("kind", ["AT_TIMESTAMP", "FROM_TIMESTAMP"])
+def test_listing_filters_of_a_time_after_a_split(target: Target, unique_name: str, kind: str) -> None:
+    target.need("shard filters")
+    target.create(unique_name)
+    target.split(unique_name, ROOT)
+    target.advance(10)
+    moment = datetime.now(UTC) + timedelta(seconds=9)
+    listed = target.shards(unique_name, ShardFilter={"Type": kind, "Timestamp": moment})
+    assert [int(item["ShardId"][-12:]) for item in listed] == [1, 2]
 
 
 def test_an_iterator_expires_after_five_minutes(target: Target, unique_name: str) -> None:
@@ -244,6 +263,71 @@ def test_records_leave_with_the_retention(target: Target, unique_name: str) -> N
     target.client.put_record(StreamName=unique_name, PartitionKey="a", Data=b"new")
     target.advance(12 * 3600)
     assert data(target.drain(target.iterator(unique_name, ROOT))[0]) == [b"new"]
+
+
+def test_raising_the_retention_revives_nothing(target: Target, unique_name: str) -> None:
+    target.create(unique_name)
+    target.client.increase_stream_retention_period(StreamName=unique_name, RetentionPeriodHours=48)
+    summary = target.client.describe_stream_summary(StreamName=unique_name)["StreamDescriptionSummary"]
+    assert summary["RetentionPeriodHours"] == 48
+    target.client.put_record(StreamName=unique_name, PartitionKey="a", Data=b"old")
+    target.advance(36 * 3600)
+    assert data(target.drain(target.iterator(unique_name, ROOT))[0]) == [b"old"]
+    target.need("retention")
+    target.client.decrease_stream_retention_period(StreamName=unique_name, RetentionPeriodHours=24)
+    assert data(target.drain(target.iterator(unique_name, ROOT))[0]) == []
+    target.client.increase_stream_retention_period(StreamName=unique_name, RetentionPeriodHours=48)
+    assert data(target.drain(target.iterator(unique_name, ROOT))[0]) == []
+
+
+def test_a_retention_below_a_day_or_the_wrong_way_is_refused(target: Target, unique_name: str) -> None:
+    target.create(unique_name)
+    for call, hours in (
+        (target.client.decrease_stream_retention_period, 23),
+        (target.client.decrease_stream_retention_period, 25),
+        (target.client.increase_stream_retention_period, 8761),
+    ):
+        code = refused(call, StreamName=unique_name, RetentionPeriodHours=hours)
+        assert code in ("InvalidArgumentException", "ValidationException")
+
+
+def test_an_on_demand_stream_opens_with_four_shards(target: Target, unique_name: str) -> None:
+    target.need("on-demand")
+    target.client.create_stream(StreamName=unique_name, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    target.wait_active(unique_name)
+    summary = target.client.describe_stream_summary(StreamName=unique_name)["StreamDescriptionSummary"]
+    assert (summary["StreamModeDetails"], summary["OpenShardCount"]) == ({"StreamMode": "ON_DEMAND"}, 4)
+    mode = {"StreamMode": "PROVISIONED"}
+    target.client.update_stream_mode(StreamARN=summary["StreamARN"], StreamModeDetails=mode)
+    target.wait_active(unique_name)
+    summary = target.client.describe_stream_summary(StreamName=unique_name)["StreamDescriptionSummary"]
+    assert summary["StreamModeDetails"] == mode
+
+
+def test_a_sixth_read_within_a_second_is_refused(target: Target, unique_name: str) -> None:
+    target.need("throttling")
+    target.limit()
+    target.create(unique_name)
+    iterator = target.iterator(unique_name, ROOT)
+
+    def six_reads() -> None:
+        for _ in range(6):
+            target.client.get_records(ShardIterator=iterator)
+
+    assert refused(six_reads) == "ProvisionedThroughputExceededException"
+
+
+def test_records_beyond_a_shards_rate_fail_alone(target: Target, unique_name: str) -> None:
+    target.need("throttling")
+    target.limit()
+    target.create(unique_name)
+    entries = [{"PartitionKey": "a", "Data": b"x" * 10_000}] * 200
+    answer = target.client.put_records(StreamName=unique_name, Records=entries)
+    codes = [item.get("ErrorCode") for item in answer["Records"]]
+    assert answer["FailedRecordCount"] == sum(code is not None for code in codes)
+    assert set(codes) == {None, "ProvisionedThroughputExceededException"}
+    stored, _ = target.drain(target.iterator(unique_name, ROOT))
+    assert len(stored) == 200 - answer["FailedRecordCount"]
 
 
 def test_a_garbage_iterator_is_refused(target: Target) -> None:

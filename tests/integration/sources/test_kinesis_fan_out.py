@@ -235,6 +235,14 @@ def test_a_consumer_that_a_dead_run_left_is_used_and_removed(world: World) -> No
     assert consumers(world) == []
 
 
+def test_a_consumer_that_cannot_be_removed_yet_is_removed_a_little_later(world: World) -> None:
+    source = fanned(world)
+    next(iter(source.read(FIRST, TRIM_HORIZON)))
+    world.server.faults.add("DeregisterStreamConsumer", "error", error="ResourceInUseException", times=3)
+    source.end_reading(lambda: False)
+    assert consumers(world) == []
+
+
 def test_a_run_that_needs_no_consumer_removes_what_a_dead_one_left(world: World) -> None:
     for name in (CONSUMER, "somebody-else"):
         world.client.register_stream_consumer(StreamARN=arn(world), ConsumerName=name)
@@ -314,21 +322,69 @@ def _sent(text: str) -> str:
     return next(line for line in text.splitlines() if "PutRecords" in line and "c2VjcmV0" in line)
 
 
-# limits
+# chosen by itself
 
 
-def test_with_limits_a_subscription_gets_two_mebibytes_a_second(world: World) -> None:
-    with stopped_server(heartbeat_seconds=0.02) as server:
-        other = World(server)
-        for _ in range(6):
-            other.put(*[b"x" * 1_000_000] * 4)
-        server.options.limits = True
-        source = fanned(other)
-        began, size = server.clock.now(), 0
-        for page in source.read(FIRST, TRIM_HORIZON):
-            size += page.records.column("data").nbytes
-            other.time.sleep(0.1)
-            if size >= 24_000_000:
-                break
-    assert server.clock.now() - began >= 24_000_000 / (2 * 1024 * 1024) - 2
-    assert timedelta(seconds=server.clock.now() - began) < timedelta(minutes=1)
+def backlog(world: World, monkeypatch: pytest.MonkeyPatch) -> int:
+    """240 records of 10 kB, ten a second: with the pace of :func:`choosing`, an hour of polling."""
+    monkeypatch.setattr("shardbatch.sources.kinesis.fan_out.LEAST_BACKLOG", 1_000_000)
+    for _ in range(24):
+        world.put(*[b"x" * 10_000] * 10)
+        world.server.clock.advance(1)
+    return 240
+
+
+def choosing(world: World, **options: Any) -> KinesisSource:
+    options = {"page_records": 1, "calls_per_second": 0.5, "budget": timedelta(minutes=2), **options}
+    return fanned(world, fan_out=FanOut.AUTO, **options)
+
+
+def test_polling_that_cannot_finish_goes_over_to_fan_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = backlog(world, monkeypatch)
+    world.server.options.consumer_seconds = 4
+    source = choosing(world)
+    pages = until(source.read(FIRST, TRIM_HORIZON), records)
+    assert sum(page.records.num_rows for page in pages) == records
+    numbers = [int(number) for page in pages for number in page.records.column("sequence_number").to_pylist()]
+    assert numbers == sorted(set(numbers))
+    assert source.calls["SubscribeToShard"] == 1
+    # The first ten records arrived in one moment; then it can be measured, and polled on until the consumer is there.
+    assert 11 < source.calls["GetRecords"] < 20
+    assert sum(world.time.slept) < 40
+
+
+def test_polling_that_will_finish_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = backlog(world, monkeypatch)
+    source = choosing(world, page_records=100)
+    until(source.read(FIRST, TRIM_HORIZON), records)
+    assert source.calls["RegisterStreamConsumer"] == 0
+
+
+@pytest.mark.parametrize("error", ["AccessDeniedException", "LimitExceededException"])
+def test_polling_goes_on_where_fan_out_may_not_be_used(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: str
+) -> None:
+    records = backlog(world, monkeypatch)
+    world.server.faults.add("RegisterStreamConsumer", "error", error=error, times=9)
+    source = choosing(world)
+    pages = until(source.read(FIRST, TRIM_HORIZON), records)
+    assert sum(page.records.num_rows for page in pages) == records
+    assert source.calls["RegisterStreamConsumer"] == 1
+    assert caplog.text.count("so polling goes on") == 1
+
+
+def test_polling_goes_on_where_subscriptions_keep_failing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = backlog(world, monkeypatch)
+    world.server.faults.add(EVENT, "cut", times=100)
+    source = choosing(world)
+    pages = until(source.read(FIRST, TRIM_HORIZON), records)
+    numbers = [int(number) for page in pages for number in page.records.column("sequence_number").to_pylist()]
+    assert (len(numbers), numbers) == (records, sorted(set(numbers)))
+    assert source.calls["SubscribeToShard"] == 3
+
+
+def test_without_an_application_shards_are_polled(world: World) -> None:
+    world.put(*RECORDS)
+    source = world.source(fan_out=FanOut.ALWAYS)
+    until(source.read(FIRST, TRIM_HORIZON), 6)
+    assert source.calls["SubscribeToShard"] == 0

@@ -54,6 +54,7 @@ def test_what_cannot_be_opened_shows_at_the_first_question_and_not_before() -> N
 
     source = LazySource("orders", make)
     assert source.name == "orders"
+    source.end_reading(lambda: False)
     source.close()
     with pytest.raises(ConfigurationError, match="nowhere"):
         source.identity()

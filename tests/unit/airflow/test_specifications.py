@@ -59,6 +59,7 @@ def test_starts() -> None:
         lambda: Staging("s3://"),
         lambda: Staging("s3:///prefix"),
         lambda: ReadLimits(records=0),
+        lambda: KinesisStream("s", fan_out="perhaps"),  # type: ignore[arg-type]
         lambda: ReadLimits(bytes=-1),
         lambda: ReadLimits(concurrency=0),
         lambda: ReadLimits(duration=timedelta(0)),
@@ -172,6 +173,7 @@ def test_a_client_takes_endpoint_region_and_options_from_its_connection(connecti
     assert aws_client("kinesis", "aws", "us-east-2").meta.region_name == "us-east-2"
     stream = KinesisStream("s", aws_conn_id="aws")
     stream.open()
+    stream.open("etl", timedelta(minutes=10))
     assert "hidden" not in repr(stream)
 
 

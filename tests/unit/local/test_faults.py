@@ -112,6 +112,18 @@ def test_five_reads_a_second_and_shard_are_answered() -> None:
     caller.get(iterator)
 
 
+def test_five_iterators_a_second_and_shard_are_given() -> None:
+    caller = Caller(limits=True)
+    caller.create(shards=2)
+    for _ in range(5):
+        caller.iterator(0)
+    fields = {"StreamName": "s", "ShardId": shard_id(0), "ShardIteratorType": "LATEST"}
+    assert caller.refused("GetShardIterator", **fields) == THROTTLED
+    caller.iterator(1)
+    caller.clock.advance(1)
+    caller.iterator(0)
+
+
 def test_two_mib_a_second_are_read_from_a_shard() -> None:
     caller = Caller()
     caller.create()
@@ -152,6 +164,17 @@ def test_writes_beyond_the_limit_of_a_shard_fail_record_by_record() -> None:
     caller.call("PutRecord", StreamName="s", **entries[0])
     caller.call("PutRecord", StreamName="s", PartitionKey="b", Data=b64encode(b"x" * MIB).decode())
     assert caller.refused("PutRecord", StreamName="s", PartitionKey="b", Data="YQ==") == THROTTLED
+
+
+def test_a_part_of_the_entries_fails_on_demand() -> None:
+    caller = Caller()
+    caller.create()
+    caller.faults.add("PutRecords", "partial", keep=0.5, error="InternalFailure")
+    entries = [{"PartitionKey": "a", "Data": b64encode(b"%d" % number).decode()} for number in range(4)]
+    answer = caller.call("PutRecords", StreamName="s", Records=entries)
+    assert answer["FailedRecordCount"] == 2
+    assert [item.get("ErrorCode") for item in answer["Records"]] == [None, None, "InternalFailure", "InternalFailure"]
+    assert caller.read() == ["0", "1"]
 
 
 def test_the_log_tells_what_was_called_on_which_shard() -> None:

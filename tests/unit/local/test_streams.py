@@ -170,6 +170,31 @@ def test_a_shard_count_beyond_half_or_double_is_refused(target: int) -> None:
     assert refusal == "InvalidArgumentException"
 
 
+def test_a_change_of_mode_takes_its_time_and_two_a_day_are_the_most() -> None:
+    caller = Caller(reshard_seconds=2, limits=True)
+    caller.create()
+    arn = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
+    for mode in ("ON_DEMAND", "PROVISIONED"):
+        caller.call("UpdateStreamMode", StreamARN=arn, StreamModeDetails={"StreamMode": mode})
+        assert caller.status() == "UPDATING"
+        caller.clock.advance(2)
+        summary = caller.call("DescribeStreamSummary", StreamName="s")["StreamDescriptionSummary"]
+        assert (summary["StreamStatus"], summary["StreamModeDetails"]["StreamMode"]) == ("ACTIVE", mode)
+    third = {"StreamARN": arn, "StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
+    assert caller.refused("UpdateStreamMode", **third) == "LimitExceededException"
+    caller.clock.advance(86_400)
+    caller.call("UpdateStreamMode", **third)
+
+
+def test_with_limits_an_on_demand_stream_splits_a_shard_that_is_written_too_fast() -> None:
+    caller = Caller(limits=True)
+    caller.call("CreateStream", StreamName="s", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    entries = [{"PartitionKey": "a", "ExplicitHashKey": "0", "Data": ""}] * 500
+    failed = [caller.call("PutRecords", StreamName="s", Records=entries)["FailedRecordCount"] for _ in range(3)]
+    assert failed == [0, 0, 1]  # the record that was refused; those after it went to the child
+    assert caller.shard_ids(ShardFilter={"Type": "AT_LATEST"}) == [1, 2, 3, 4, 5]
+
+
 def test_with_limits_ten_shard_count_updates_a_day_are_the_most() -> None:
     caller = Caller(limits=True)
     caller.create(shards=2)

@@ -18,7 +18,9 @@ log = logging.getLogger("shardbatch")
 LONGEST_NAME = 128
 #: Seconds between two looks at a consumer that is being created.
 LOOK_EVERY = 1.0
-TOO_MANY = "A stream may have 20 consumers, 5 of them in creation: remove one that nobody needs, or read without fan-out."
+TOO_MANY = (
+    "A stream may have 20 consumers, 5 of them in creation: remove one that nobody needs, or read without fan-out."
+)
 
 
 def consumer_name(app_name: str) -> str:
@@ -72,13 +74,22 @@ class Registration:
         with self._lock:
             self._arn, self._active = None, False
             try:
-                self._caller.patiently("deregister_stream_consumer", **self._address())
+                self._deregister()
             except ShardNotFound:
                 return
             except SourceError as error:
                 log.warning("The consumer %s stays registered, which costs money: %s", self._name, error)
             else:
                 log.info("The consumer %s was removed.", self._name)
+
+    def _deregister(self) -> None:
+        patience = self._caller.patience()
+        while True:
+            try:
+                self._caller.patiently("deregister_stream_consumer", **self._address())
+                return
+            except StreamBusy as error:  # it is still being created, or being removed already
+                self._caller.clock.sleep(patience.failed(error))
 
     def _look(self) -> None:
         consumer = self._described() if self._arn else self._registered()
