@@ -25,7 +25,8 @@ class FaultKind(StrEnum):
     EMPTY = "empty"
     """GetRecords finds nothing this time; the iterator moves on."""
     NO_ITERATOR = "no_iterator"
-    """The answer of GetRecords has its records, and no NextShardIterator and no ChildShards."""
+    """The answer of GetRecords has its records, and no NextShardIterator and no ChildShards; an event has no
+    ContinuationSequenceNumber."""
     OPEN_PARENT = "open_parent"
     """Listings show closed shards as if they were still open, beside their children."""
     HIDE_CHILDREN = "hide_children"

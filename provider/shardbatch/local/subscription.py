@@ -96,7 +96,8 @@ class Subscription:
         fault = self._owner.take_fault(self._stream, shard)
         if fault is not None and fault.kind is FaultKind.ERROR:
             return self._fail(fault.error, fault.message)
-        event = self._event(page.records, page.next_count, now_ms, ended=ended)
+        placeless = fault is not None and fault.kind is FaultKind.NO_ITERATOR
+        event = self._event(page.records, page.next_count, now_ms, ended=ended, placeless=placeless)
         self._owner.log(self._stream, shard, now_ms, len(page.records))
         self._position, self._sent_at = page.next_count, monotonic()
         self._meter.charge(page.size)
@@ -108,14 +109,14 @@ class Subscription:
         delay = fault.seconds if fault.kind is FaultKind.LATENCY else 0.0
         return Event(event, ended, delay, fault.keep if cut else None, reset)
 
-    def _event(self, records: list[bytes], position: int, now_ms: int, *, ended: bool) -> bytes:
+    def _event(self, records: list[bytes], position: int, now_ms: int, *, ended: bool, placeless: bool) -> bytes:
         shard = self._shard
         arrival_ms = shard.arrival_ms(position)
         behind_ms = 0 if arrival_ms is None else max(now_ms - arrival_ms, 0)
         tail = b'],"MillisBehindLatest":%d' % behind_ms
-        if not ended:
+        if not ended and not placeless:
             tail += b',"ContinuationSequenceNumber":"%d"' % shard.number_before(position, now_ms)
-        elif self._owner.engine.options.name_children:
+        elif ended and self._owner.engine.options.name_children:
             tail += b',"ChildShards":' + json.dumps([child.describe_child() for child in shard.children]).encode()
         return frame_event("SubscribeToShardEvent", b"".join((b'{"Records":[', b",".join(records), tail, b"}")))
 

@@ -172,6 +172,14 @@ def test_an_error_among_the_events_is_waited_out(world: World, error: str) -> No
     assert payloads(until(pages, 1)) == [b"later"]
 
 
+def test_records_of_an_event_that_is_not_believed_are_asked_for_again(world: World) -> None:
+    world.put(*RECORDS)
+    world.server.faults.add(EVENT, "no_iterator", times=2)  # as at the end of a shard, but the listing shows it open
+    pages = until(fanned(world).read(FIRST, TRIM_HORIZON), 6)
+    assert payloads(pages) == RECORDS
+    assert not pages[-1].ended
+
+
 def test_an_error_that_does_not_pass_is_raised(world: World) -> None:
     world.server.faults.add(EVENT, "error", error="KMSAccessDeniedException", message="no key", times=100)
     with pytest.raises(SourceError, match=r"KMSAccessDeniedException: no key"):

@@ -49,20 +49,19 @@ class Deadline:
 
 class Progress:
     """How far polling has come on one shard, measured: what remains by the service's lag and by the bytes that stood
-    in a second of the stream so far, the rate by what came in a second of reading. The rate is thus this reader's share
-    of the shard's 2 MiB/s, however many others poll it."""
+    in a second of the stream so far, the rate by what came in a second of polling. The rate is thus this reader's share
+    of the shard's 2 MiB/s, however many others poll it; time in which other shards had their turn does not count."""
 
-    def __init__(self, clock: Clock, deadline: Deadline) -> None:
-        self._clock = clock
+    def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
-        self._began = clock.monotonic()
+        self._seconds = 0.0
         self._bytes = 0
         self._lag_ms = 0
         self._arrivals: tuple[int, int] | None = None
-        deadline.left()
 
-    def add(self, answer: Decoded) -> None:
-        """Count an answer."""
+    def add(self, answer: Decoded, seconds: float) -> None:
+        """Count an answer, and how long it took, refusals and the waits after them included."""
+        self._seconds += seconds
         self._bytes += answer.metered_bytes
         self._lag_ms = answer.millis_behind_latest
         if answer.records.num_rows:
@@ -72,11 +71,11 @@ class Progress:
 
     def too_slow(self) -> bool:
         """Whether polling will not reach the tip in the time that is left, and fan-out would be faster."""
-        elapsed, left = self._clock.monotonic() - self._began, self._deadline.left()
+        left = self._deadline.left()
         span_ms = self._arrivals[1] - self._arrivals[0] if self._arrivals else 0
-        if span_ms <= 0 or left < LEAST_LEFT or elapsed < EVIDENCE * self._deadline.budget:
+        if span_ms <= 0 or left < LEAST_LEFT or self._seconds < EVIDENCE * self._deadline.budget:
             return False
-        backlog, rate = self._bytes * self._lag_ms / span_ms, self._bytes / elapsed
+        backlog, rate = self._bytes * self._lag_ms / span_ms, self._bytes / self._seconds
         return backlog > LEAST_BACKLOG and backlog > rate * left and rate < FULL_SHARE * BYTES_PER_SECOND
 
 
@@ -84,14 +83,21 @@ class Choosing:
     """Polls, and goes over to fan-out once polling turns out too slow and there is a consumer; back if that fails."""
 
     def __init__(
-        self, polling: Polling, subscribing: Subscribing, registration: Registration, progress: Progress
+        self,
+        clock: Clock,
+        polling: Polling,
+        subscribing: Subscribing,
+        registration: Registration,
+        progress: Progress,
     ) -> None:
+        self._clock = clock
         self._polling = polling
         self._subscribing = subscribing
         self._registration = registration
         self._progress = progress
         self._wanted = False
         self._way: Polling | Subscribing = polling
+        self._asked_at: float | None = None
         self._failures = 0
         self._given_up = False
 
@@ -101,7 +107,7 @@ class Choosing:
             self.drop()
             self._way = self._subscribing
         if self._way is self._polling:
-            return self._polling.ask(place)
+            return self._poll(place)
         try:
             return self._subscribing.ask(place)
         except SourceError as error:
@@ -114,9 +120,8 @@ class Choosing:
         """Count what polling achieves."""
         self._failures = 0
         self._way.accept(answer)
-        if self._way is self._polling and not self._wanted and not self._given_up:
-            self._progress.add(answer)
-            self._wanted = self._progress.too_slow()
+        if self._way is self._polling and not self._given_up:
+            self._wanted = self._wanted or self._progress.too_slow()
 
     def reject(self) -> None:
         """The answer was not believed."""
@@ -125,6 +130,14 @@ class Choosing:
     def drop(self) -> None:
         """Begin anew."""
         self._way.drop()
+
+    def _poll(self, place: dict[str, Any]) -> Decoded:
+        began = self._clock.monotonic() if self._asked_at is None else self._asked_at
+        self._asked_at = began
+        answer = self._polling.ask(place)
+        self._asked_at = None
+        self._progress.add(answer, self._clock.monotonic() - began)
+        return answer
 
     def _ready(self) -> bool:
         try:

@@ -153,7 +153,9 @@ class KinesisSource:
         subscribing = Subscribing(self._caller, self._registration, shard_id)
         if self._caller.options.fan_out is FanOut.ALWAYS:
             return subscribing
-        return Choosing(polling, subscribing, self._registration, Progress(self._caller.clock, self._deadline))
+        self._deadline.left()  # it begins with the first read
+        progress = Progress(self._deadline)
+        return Choosing(self._caller.clock, polling, subscribing, self._registration, progress)
 
     def _pace(self, shard_id: str) -> Pace:
         options: Any = self._caller.options
