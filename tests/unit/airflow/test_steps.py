@@ -86,7 +86,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, connection: Callable[..., None], tmp_p
     connection("leases_db", conn_type="sqlite", host=str(tmp_path / "leases.db"))
     (tmp_path / "staging").mkdir()
     stream = ScriptedStream()
-    monkeypatch.setattr(KinesisStream, "open", lambda _: stream)
+    monkeypatch.setattr(KinesisStream, "open", lambda *_: stream)
     with (
         DAG("d", schedule=None) as dag,
         StreamBatch(
