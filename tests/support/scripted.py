@@ -119,6 +119,9 @@ class ScriptedStream:
         return f"scripted:{self.name}@{self.created_ms}"
 
     def list_shards(self) -> list[Shard]:
+        return self._listed()
+
+    def _listed(self) -> list[Shard]:
         return [Shard(s.shard_id, s.parents, s.hash_range, s.closed) for s in self.shards.values() if not s.gone]
 
     def resolve(self, start: Position) -> Position:
@@ -145,7 +148,7 @@ class ScriptedStream:
                 current = after(str(page[-1].sequence_number))
             ended = shard.closed and not rest
             lag = self.now_ms - rest[0].arrival_ms + 1 if rest else 0
-            children = tuple(s for s in self.list_shards() if shard_id in s.parent_shard_ids) if ended else ()
+            children = tuple(s for s in self._listed() if shard_id in s.parent_shard_ids) if ended else ()
             yield Page(
                 self._batch(page),
                 current,

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from shardbatch.consumer.consumer import Consumer, Verdicts
-from shardbatch.consumer.enrol import add_rows, enrol, uncovered
+from shardbatch.consumer.enrol import add_rows, enrol
 from shardbatch.consumer.expiry import warn_of_expiry
+from shardbatch.consumer.listing import list_shards
+from shardbatch.consumer.maintenance import compact
 from shardbatch.consumer.replay import look
 from shardbatch.consumer.settle import Stamped, read_batches, settle
 from shardbatch.consumer.watch import abandoned, stood_still, waiting_ms
@@ -22,7 +24,7 @@ from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner, ResetHolder
-from shardbatch.core.planner import Plan, ReadGroup, label, plan, spread
+from shardbatch.core.planner import Plan, ReadGroup, fair_share, label, plan, spread
 from shardbatch.core.ports import Verdict
 from shardbatch.errors import BatchParked, Starving
 
@@ -75,11 +77,9 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     if held is not None:
         return held
     rows = settle(consumer, rows, stamped, me, lambda lease: verdicts(lease.lease_owner or "") is Verdict.OVER)
-    listing = consumer.source.list_shards()
+    listing = list_shards(consumer)
     listed = {shard.shard_id for shard in listing}
     rows = add_rows(consumer, listing, rows, application)
-    for hole in uncovered(listing):
-        consumer.warn("No open shard covers the hash keys {}: the stream may be resharding.".format(hole))
     warn_of_expiry(consumer, application, rows)
     for _ in range(MOST_LOOKS):
         found = _plan(consumer, me, verdicts, rows, listed, stamped, application)
@@ -88,6 +88,7 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
             break
         rows = consumer.leases()  # another claim took all that this one chose: what it left may be free
         stamped = read_batches(consumer, rows)
+    compact(consumer, rows, listed, application)
     if groups:
         shards = sum(len(members) for members in groups.values())
         named = tuple(ReadGroup(name, label(name, members)) for name, members in sorted(groups.items()))
@@ -197,7 +198,7 @@ def _decidable(lease: Lease, stamped: Stamped) -> bool:
 
 def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
     """Write the owner and the read group on the rows of the plan; a lost race leaves the shard to the winner."""
-    chosen = found.takeable[: consumer.options.max_shards if consumer.interval is None else None]
+    chosen = found.takeable[: _most(consumer, me, found)]
     taken: dict[str, list[str]] = {}
     changes: list[tuple[Lease, Lease]] = []
     now_ms = consumer.now_ms()
@@ -213,6 +214,17 @@ def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
         else:
             consumer.say("Shard {} went to another run.".format(lease.shard_id))
     return taken
+
+
+def _most(consumer: Consumer, me: str, found: Plan) -> int:
+    """How many leases this run takes: its share beside others that are reading, and not more than ``max_shards``."""
+    free = len(found.takeable)
+    if consumer.interval is not None:
+        return free
+    share = min(free, fair_share(found, me))
+    if share < free:
+        consumer.say("Leaving {} of {} free shards to others, since other runs are reading.".format(free - share, free))
+    return min(share, consumer.options.max_shards or share)
 
 
 def _nothing(consumer: Consumer, found: Plan, stamped: Stamped) -> Claim:

@@ -25,6 +25,9 @@ from shardbatch.errors import GapFound, LeaseLost, ManifestChanged, SourceError
 #: Freezes that lose a stamp start again; each loss is another attempt's progress, so this is never reached in peace.
 MOST_ROUNDS = 50
 
+#: Rows that are read one by one; more are found in one list of all.
+MOST_SINGLE_READS = 25
+
 
 @dataclass(frozen=True)
 class Frozen:
@@ -134,12 +137,16 @@ def _collect(consumer: Consumer, me: str, held: list[Lease], stamped: Stamped) -
     left_out = _gapped(consumer, found)
     parents = {parent for lease in found for parent in lease.parent_shard_ids}
     rows = {lease.shard_id: lease for lease in found}
-    for parent in parents - set(rows):
-        row = consumer.lease(parent)
-        if row is not None:
-            rows[parent] = row
+    rows.update((row.shard_id, row) for row in _rows_of(consumer, parents - set(rows)))
     chosen = complete_lineage(found, rows, left_out)
     return chosen, tuple(sorted(left_out))
+
+
+def _rows_of(consumer: Consumer, shard_ids: set[str]) -> list[Lease]:
+    """The lease rows of these shards, those that there are."""
+    if len(shard_ids) > MOST_SINGLE_READS:
+        return [row for row in consumer.leases() if row.shard_id in shard_ids]
+    return [row for shard_id in sorted(shard_ids) if (row := consumer.lease(shard_id)) is not None]
 
 
 def _require_whole(consumer: Consumer, collected: list[Lease]) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
+from shardbatch.core.shard import Shard
 from shardbatch.core.slice import Slice
 
 
@@ -23,6 +24,8 @@ class Held:
         self.row = lease
         self.lost = False
         self.gone = False
+        #: What the end of the shard named, once this task has read it.
+        self.children: tuple[Shard, ...] = ()
 
     @property
     def shard_id(self) -> str:

@@ -130,19 +130,28 @@ class _Task:
         follow = self.consumer.options.drain_lineage or self.consumer.interval is not None
         if not follow or self.consumer.clock.monotonic() >= self.deadline:
             return []
-        if not landed.children or not self.listing.keys() >= set(landed.children):
-            self.listing = {shard.shard_id: shard for shard in self.consumer.source.list_shards()}
-        named = set(landed.children) | {
-            shard.shard_id for shard in self.listing.values() if held.shard_id in shard.parent_shard_ids
-        }
         children = {shard.shard_id: shard for shard in self._unlisted(held.shard_id)}
-        children.update((shard_id, self.listing[shard_id]) for shard_id in named if shard_id in self.listing)
+        children.update((shard.shard_id, shard) for shard in held.children or self._listed(held.shard_id, landed))
         ready: list[Lease] = []
         for shard_id in sorted(children.keys() - self.seen):
             taken = self._take_child(children[shard_id])
             if taken is not None:
                 ready.append(taken)
         return ready
+
+    def _listed(self, parent: str, landed: Slice) -> list[Shard]:
+        """Children as the stream lists them. One listing serves all shards of the task whose children it has."""
+
+        def found() -> list[Shard]:
+            shards = self.listing.values()
+            return [shard for shard in shards if parent in shard.parent_shard_ids or shard.shard_id in landed.children]
+
+        if not found() or not self.listing.keys() >= set(landed.children):
+            self._list()
+        return found()
+
+    def _list(self) -> None:
+        self.listing = {shard.shard_id: shard for shard in self.consumer.source.list_shards()}
 
     def _unlisted(self, parent: str) -> list[Shard]:
         """Children of an interval's shard that have a row and left the listing since: no later run would read them."""
@@ -161,7 +170,10 @@ class _Task:
 
     def _take_child(self, child: Shard) -> Lease | None:
         parents = {parent: self.consumer.lease(parent) for parent in child.parent_shard_ids}
-        if any(row is None and parent in self.listing for parent, row in parents.items()):
+        absent = [parent for parent, row in parents.items() if row is None]
+        if absent and child.shard_id not in self.listing:
+            self._list()
+        if any(parent in self.listing for parent in absent):
             return None  # that parent is younger than the claim: the next one gives it a row
         if not ready_child(child, parents, self.owner):
             return None

@@ -183,6 +183,7 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
         if read.held.lost:
             return
         tally.add(page, read.consumer.now_ms())
+        read.held.children = page.children
         if page.gone or page.checkpoint_gone or tally.unseen(page, read.consumer.now_ms()):
             tally.gap = _gap(read, tally, page)
         wanted = tally.wanted(page)

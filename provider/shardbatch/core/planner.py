@@ -9,6 +9,7 @@ from heapq import heapify, heapreplace
 from typing import Callable
 
 from shardbatch.core.lease import Lease
+from shardbatch.core.owner import ResetHolder
 from shardbatch.core.shard import Shard, generations, inconsistent
 
 #: Airflow keeps a mapped task's label in a column of 250 characters on PostgreSQL and fails the task beyond.
@@ -94,6 +95,18 @@ def plan(
         )
 
     return Plan(tuple(sorted(takeable, key=order)), tuple(held), tuple(waiting))
+
+
+def fair_share(found: Plan, owner: str) -> int:
+    """How many of the takeable leases a run takes beside others at work: its part of all, rounded up (K-28, KV-13).
+
+    At work are the owners of leases that could not be taken and are in no batch; what a batch holds is read already.
+    What the owner holds, it keeps. The plan's order says which: of equal generations, the largest backlogs.
+    """
+    held = [lease.lease_owner for lease in found.held if lease.batch_id is None]
+    others = [name for name in held if name is not None and ResetHolder.parse(name) is None]
+    mine = sum(lease.lease_owner == owner for lease in found.takeable)
+    return max(mine, -(-(len(found.takeable) + len(others)) // (1 + len(set(others)))))
 
 
 def spread(

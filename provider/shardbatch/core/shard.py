@@ -67,6 +67,13 @@ def holes(ranges: Iterable[HashRange]) -> list[HashRange]:
     return found
 
 
+def childless(shards: Iterable[Shard]) -> list[Shard]:
+    """The closed shards of which no child is listed: a shard closes in favour of its children."""
+    listed = list(shards)
+    parents = {parent for shard in listed for parent in shard.parent_shard_ids}
+    return [shard for shard in listed if shard.closed and shard.shard_id not in parents]
+
+
 def inconsistent(shards: Iterable[Shard]) -> list[Shard]:
     """The shards whose parent is still open in the same listing: a race between paging and a reshard (K-10)."""
     listed = {shard.shard_id: shard for shard in shards}

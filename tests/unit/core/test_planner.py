@@ -9,7 +9,8 @@ import pytest
 
 from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
-from shardbatch.core.planner import complete_lineage, label, plan, ready_child, spread, unknown_shards
+from shardbatch.core.owner import ResetHolder
+from shardbatch.core.planner import Plan, complete_lineage, fair_share, label, plan, ready_child, spread, unknown_shards
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import Shard
@@ -152,3 +153,21 @@ def test_descendants_of_a_slice_that_waits_wait_too() -> None:
     rows = [ended(row("p")), ended(row("c", "p")), ended(row("g", "c")), ended(row("x"))]
     by_id = {lease.shard_id: lease for lease in rows}
     assert [lease.shard_id for lease in complete_lineage(rows, by_id, {"p"})] == ["x"]
+
+
+@pytest.mark.parametrize(("leases", "workers", "target"), [(10, 3, 4), (9, 3, 3), (2, 5, 1), (7, 2, 4), (1, 1, 1)])
+def test_a_run_takes_its_part_beside_others_that_read(leases: int, workers: int, target: int) -> None:
+    others = [row(f"h{n}", owner=f"here/dag/run-{n}/group/incremental") for n in range(workers - 1)]
+    free = [row(f"s{n}") for n in range(leases - len(others))]
+    assert fair_share(Plan(tuple(free), tuple(others), ()), ME) == target  # K-28, K-29, KV-13
+
+
+def test_what_a_batch_holds_or_a_reset_is_no_reading_run_and_what_is_mine_stays_mine() -> None:
+    free = tuple(row(f"s{n}") for n in range(4))
+    stamped = replace(ended(row("x"), "here/dag/other/group/incremental"), batch_id="b")
+    reset = row("y", owner=str(ResetHolder("0123456789ab")))
+    assert fair_share(Plan(free, (stamped, reset), ()), ME) == 4
+    reading = row("z", owner="here/dag/other/group/incremental")
+    assert fair_share(Plan(free[:3], (reading,), ()), ME) == 2  # KV-13: 4 leases, another holds 1
+    mine = tuple(replace(lease, lease_owner=ME) for lease in free)
+    assert fair_share(Plan(mine, (reading,), ()), ME) == 4

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stream's listing, and what it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardbatch.consumer.consumer import Consumer
+from shardbatch.core.shard import MAX_HASH_KEY, HashRange, Shard, childless, holes
+
+#: How often a listing that has a hole is asked for, and how many seconds lie between (K-11: as KCL does).
+LISTINGS = 3
+PAUSE_SECONDS = 1.0
+#: How many holes, and shards that should have children, a report names.
+NAMED = 5
+
+
+def list_shards(consumer: Consumer) -> Sequence[Shard]:
+    """Every shard of the stream. While the open shards leave a part of the hash space out, the listing is repeated.
+
+    A reshard that runs between two pages tears a listing so. If it stays torn, the claim goes on with what there is and
+    says what is missing: no position moves past anything, so the next listing makes it good.
+    """
+    listing: Sequence[Shard] = ()
+    for turn in range(LISTINGS):
+        if turn:
+            consumer.clock.sleep(PAUSE_SECONDS)
+        listing = consumer.source.list_shards()
+        found = uncovered(listing)
+        if not found:
+            return listing
+    consumer.warn(_report(listing, found))
+    return listing
+
+
+def uncovered(listing: Sequence[Shard]) -> list[HashRange]:
+    """The parts of the hash space that no open shard covers; nothing for a source without hash ranges."""
+    if all(shard.hash_range is None for shard in listing):
+        return []
+    return holes(shard.hash_range for shard in listing if not shard.closed and shard.hash_range is not None)
+
+
+def _report(listing: Sequence[Shard], found: Sequence[HashRange]) -> str:
+    share = sum(hole.end - hole.start + 1 for hole in found) / (MAX_HASH_KEY + 1)
+    text = "In {} listings no open shard covers {:.4%} of the hash keys: {}.".format(LISTINGS, share, _named(found))
+    torn = childless(listing)
+    if torn:
+        text += " {} closed, and no child of theirs is listed.".format(_named([shard.shard_id for shard in torn]))
+    return text + (
+        " The stream is being resharded, or its listing is incomplete. Nothing is lost: what stands there is read as"
+        " soon as a listing has its shards. If it stays so, look at the stream with 'aws kinesis list-shards'."
+    )
+
+
+def _named(items: Sequence[object]) -> str:
+    more = len(items) - NAMED
+    return ", ".join(map(str, items[:NAMED])) + (" and {} more".format(more) if more > 0 else "")
