@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardbatch.consumer.consumer import Consumer, first_count
+from shardbatch.consumer.listing import named, tell_missed
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application, Group
 from shardbatch.core.expiry import unseen_since
 from shardbatch.core.interval import CLOCKS_APART_MS, Interval
 from shardbatch.core.lease import Lease
-from shardbatch.core.maintenance import missed
 from shardbatch.core.owner import Owner
 from shardbatch.core.planner import unknown_shards
 from shardbatch.core.policies import GapPolicy
@@ -24,9 +24,6 @@ from shardbatch.errors import (
     LeaseLost,
     StreamRecreated,
 )
-
-#: Shards that a message names.
-NAMED_SHARDS = 5
 
 
 def enrol(consumer: Consumer, owner: Owner) -> Application:
@@ -103,13 +100,14 @@ def add_rows(consumer: Consumer, listing: Sequence[Shard], rows: list[Lease], ap
 
     A child of a shard that had a row begins at its oldest record; every other at the application's start.
     """
+    unknown = unknown_shards(listing, rows)
+    if not unknown:
+        return rows
     known = {lease.shard_id for lease in rows}
     unseen_ms = unseen_since(listing, rows)
     added: list[Lease] = []
     all_written = True
-    unknown = unknown_shards(listing, rows)
-    if consumer.source.capabilities.lineage and consumer.interval is None:
-        _warn_of_missed(consumer, [shard for generation in unknown for shard in generation], listing, rows)
+    tell_missed(consumer, [shard for generation in unknown for shard in generation], listing, rows)
     for generation in unknown:
         count, now_ms = first_count(), consumer.now_ms()
 
@@ -122,22 +120,5 @@ def add_rows(consumer: Consumer, listing: Sequence[Shard], rows: list[Lease], ap
         added += [lease for lease, done in zip(made, written, strict=True) if done]
         all_written = all_written and all(written)
     if added:
-        consumer.say("Added leases for {} new shards: {}.".format(len(added), _named([row.shard_id for row in added])))
+        consumer.say("Added leases for {} new shards: {}.".format(len(added), named([row.shard_id for row in added])))
     return rows + added if all_written else consumer.leases()  # another claim was there first
-
-
-def _warn_of_missed(consumer: Consumer, fresh: list[Shard], listing: Sequence[Shard], rows: Sequence[Lease]) -> None:
-    """Name shards whose row somebody deleted, or which an earlier listing left out: what follows may surprise."""
-    missing = missed(fresh, {shard.shard_id for shard in listing}, rows)
-    if missing:
-        consumer.warn(
-            "{}: no lease row, though this application has worked beside them. It was deleted, or an earlier listing "
-            "lacked the shard. It gets a new one and is read from its beginning (a shard without known parents: from "
-            "the application's start); records of it that were committed before come again, in another batch. What is "
-            "to be passed over, 'airflow shardbatch reset --shard' passes over.".format(_named(missing))
-        )
-
-
-def _named(shard_ids: Sequence[str]) -> str:
-    more = len(shard_ids) - NAMED_SHARDS
-    return ", ".join(shard_ids[:NAMED_SHARDS]) + (" and {} more".format(more) if more > 0 else "")

@@ -41,12 +41,15 @@ def unknown_shards(listing: Sequence[Shard], leases: Iterable[Lease]) -> list[li
     open in the same listing is left for the next listing (K-10).
     """
     have = {lease.shard_id for lease in leases}
+    fresh = [shard for shard in listing if shard.shard_id not in have]
+    if not fresh:
+        return []
     racing = {shard.shard_id for shard in inconsistent(listing)}
-    fresh = [shard for shard in listing if shard.shard_id not in have and shard.shard_id not in racing]
     depth = generations({shard.shard_id: shard.parent_shard_ids for shard in listing})
     found: dict[int, list[Shard]] = {}
     for shard in sorted(fresh, key=lambda shard: shard.shard_id):
-        found.setdefault(depth[shard.shard_id], []).append(shard)
+        if shard.shard_id not in racing:
+            found.setdefault(depth[shard.shard_id], []).append(shard)
     return [found[generation] for generation in sorted(found, reverse=True)]
 
 

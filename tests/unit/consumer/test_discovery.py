@@ -114,6 +114,23 @@ def test_fifty_shards_that_end_together_are_listed_once(tmp_path: Path) -> None:
     assert sorted(rig.committed(), key=int) == sorted(sent, key=int)
 
 
+def test_a_child_waits_for_a_parent_that_is_younger_than_the_claim(tmp_path: Path) -> None:
+    stream = Listed(shards=2)  # K-37: one of two parents has no row yet
+    rig = Rig(tmp_path / "staging", stream)
+    first, second = stream.shards
+    limits = ReadLimits(concurrency=1)
+    found = rig.claim("r1", limits=limits)
+    middle, _ = stream.split(second)
+    merged = stream.merge(first, middle)
+    sent = [stream.put("a", shard_id=shard_id)[0] for shard_id in (middle, merged)]
+    rig.land("r1", found, limits=limits)
+    read = [shard_id for shard_id, _ in stream.reads]
+    assert read.index(first) < read.index(middle) < read.index(merged)
+    frozen = rig.freeze("r1")
+    assert frozen.batch_id is not None
+    assert rig.records(frozen.batch_id) == sent
+
+
 def test_a_stream_that_names_no_children_is_listed_once_by_each_task(tmp_path: Path) -> None:
     stream = Listed(shards=50)
     stream.names_children = False

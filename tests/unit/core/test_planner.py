@@ -11,7 +11,7 @@ from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.planner import Plan, complete_lineage, fair_share, label, plan, ready_child, spread, unknown_shards
-from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after
+from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after, at_timestamp
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import Slice
@@ -62,6 +62,14 @@ def test_a_shard_may_start_when_its_known_parents_are_completed(
     rows: list[Lease], listed: set[str], expected: list[str]
 ) -> None:
     assert takeable(rows, listed) == expected  # KV-4, K-14, K-15
+
+
+def test_a_child_of_a_known_parent_begins_at_its_oldest_record_and_any_other_at_the_start() -> None:
+    start = at_timestamp(9)  # KV-4, K-37: never LATEST, nor what it became
+    assert leases.first_checkpoint(Shard("c", ("p",)), {"p"}, start) == TRIM_HORIZON
+    assert leases.first_checkpoint(Shard("m", ("gone", "p")), {"p"}, start) == TRIM_HORIZON
+    assert leases.first_checkpoint(Shard("c", ("gone",)), {"p"}, start) == start
+    assert leases.first_checkpoint(Shard("r"), {"p"}, start) == start
 
 
 def test_stamped_leases_are_passed_by() -> None:
