@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from shardbatch.core.batch import Batch
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, after
+from shardbatch.core.rows import Key
 from shardbatch.core.slice import Slice
 from tests.breaker.stream import Sent
 
@@ -19,7 +20,8 @@ class Books:
 
     ``committed`` has the slices of each shard in the order of their decisions, ``records`` the batch of each record;
     a reset of a shard begins both anew: ``targets`` is where to, ``before`` are the records that were committed till
-    then. ``decided`` are the rows of committed batches, ``enrolled_ms`` is when a live shard got its row or was reset.
+    then. ``decided`` are the rows of committed batches, ``enrolled_ms`` is when a live shard got its row or was reset,
+    ``counters`` what each lease's counter has been.
     """
 
     committed: dict[Shard, list[Slice]] = field(default_factory=dict)
@@ -28,6 +30,7 @@ class Books:
     targets: dict[str, Position] = field(default_factory=dict)
     before: set[int] = field(default_factory=set)
     enrolled_ms: dict[str, int] = field(default_factory=dict)
+    counters: dict[Key, set[int]] = field(default_factory=dict)
 
     def commit(self, name: str, scope: str, slices: list[Slice], rows: list[str], batch_id: str) -> None:
         """Enter a batch: slices meet, and no record is in two batches."""

@@ -28,12 +28,15 @@ class LeaseLaws:
         old, new = written.old, written.new
         assert old is None or isinstance(old, Lease)
         if new is None:
-            assert written.key.values[0], f"{written.process} deleted a live lease"
+            if not written.key.values[0]:
+                self._removed(old, f"{written.process} deleted a live lease")
             return
         assert isinstance(new, Lease)
         assert new.pending is None or new.pending.after == new.checkpoint, "a slice does not begin at the checkpoint"
         if old is None:
             self._added(new)
+        self._books.counters[new.key].add(new.lease_count)
+        if old is None:
             return
         assert new.lease_count > old.lease_count, "a counter does not rise"
         self._place(old, new)
@@ -43,8 +46,23 @@ class LeaseLaws:
 
     def _added(self, new: Lease) -> None:
         assert not new.checkpoint.exact, "a new lease begins in the middle"
+        used = self._books.counters.setdefault(new.key, set())
+        assert new.lease_count not in used, "a new lease has a counter that its key had before (L1)"
         if not new.scope:
             self._books.enrolled_ms[new.shard_id] = self._world.time.ms
+
+    def _removed(self, old: Lease | None, what: str) -> None:
+        """A live row goes when its shard has left the stream and what came after it has begun (H)."""
+        assert old is not None
+        assert old.completed, f"{what} that is not completed"
+        assert (old.lease_owner, old.batch_id) == (None, None), f"{what} that is held"
+        assert self._world.stream.shards[old.shard_id].gone, f"{what} whose shard is there"
+        leases = [row for row in self._world.rows.values() if isinstance(row, Lease) and not row.scope]
+        children = [row for row in leases if old.shard_id in row.parent_shard_ids]
+        assert children, f"{what} without a child"
+        for row in children:
+            reset = ResetHolder.parse(row.lease_owner) is not None or row.shard_id in self._books.targets
+            assert row.completed or row.checkpoint.exact or reset, f"{what} before its child {row.shard_id} was read"
 
     def _place(self, old: Lease, new: Lease) -> None:
         """Checkpoint, completed and pending change by L3, L5 and L8 only."""

@@ -74,11 +74,14 @@ class ExpiringStream(ScriptedStream):
             shard.gone = shard.gone or (shard.closed and self._closed_ms[shard.shard_id] < oldest)
 
     def seen(self, how: str) -> list[Shard]:
-        """The listing: as it is, as it was before the last reshard, or with the last parents still open."""
+        """The listing: as it is, as it was before the last reshard, or with the last parents still open.
+
+        One that is old does not show what has left the stream: none is a day late.
+        """
         self.expire()
         listing = self.list_shards()
         if how == "old" and self._before:
-            return self._before
+            return [shard for shard in self._before if not self.shards[shard.shard_id].gone]
         if how == "racing":
             known = {shard.shard_id for shard in self._before if not shard.closed}
             return [replace(shard, closed=shard.closed and shard.shard_id not in known) for shard in listing]

@@ -7,23 +7,24 @@ from collections.abc import Sequence
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.core.application import Application
-from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.maintenance import obsolete
 
 #: Rows that one claim removes at most, so that it stays short; the next one goes on.
 MOST_REMOVED = 200
+#: How much longer than the retention a row stays: workers' clocks differ, and of several listings one may be late.
+MARGIN_MS = 86_400_000
 
 
 def compact(consumer: Consumer, rows: Sequence[Lease], listed: set[str], application: Application) -> int:
     """Remove live rows of completed shards that a listing, begun after they were read, has no more; how many.
 
-    Nothing can be read again for want of such a row: it was completed longer ago than the stream keeps a record, so
-    the shard would be empty even if it were listed again. While nobody knows how long that is, all rows stay.
+    Nothing can be read again for want of such a row: it was completed a day longer ago than the stream keeps a record,
+    so the shard would be empty even if it were listed again. While nobody knows how long that is, all rows stay.
     """
     if application.retention_ms is None or consumer.interval is not None:
         return 0
-    before = consumer.now_ms() - application.retention_ms - CLOCKS_APART_MS
+    before = consumer.now_ms() - application.retention_ms - MARGIN_MS
     found = obsolete(rows, listed, lambda lease: lease.updated_at_ms < before)[:MOST_REMOVED]
     removed = sum(consumer.store.delete(lease) for lease in found)
     if removed:

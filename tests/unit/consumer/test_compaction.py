@@ -58,33 +58,34 @@ def keep_alive(rig: Rig, run: str) -> None:
 
 def test_a_row_goes_when_its_shard_has_left_the_stream_and_its_records_have_expired(rig: Rig) -> None:
     parent, *children = rig.stream.shards
-    pass_days(rig, 0.9)
     rig.stream.forget(parent)  # K-10: a listing that lacks it, while it is there
-    keep_alive(rig, "r2")
+    for run in ("r2", "r3"):
+        pass_days(rig, 0.9)
+        keep_alive(rig, run)
     assert parent in rows(rig)
     pass_days(rig, 0.9)
     rig.stream.shards[parent].gone = False
-    keep_alive(rig, "r3")
+    keep_alive(rig, "r4")
     assert parent in rows(rig), "it is listed"
     rig.stream.forget(parent)
-    keep_alive(rig, "r4")
+    keep_alive(rig, "r5")
     assert sorted(rows(rig)) == children
     assert any("Removed the rows of 1 completed shards" in line for line in rig.said)
-    assert len(rig.committed()) == 5 + 3 * 2
+    assert len(rig.committed()) == 5 + 4 * 2
 
 
 def test_a_shard_that_comes_back_into_the_listing_is_not_read_again(rig: Rig) -> None:
     parent, *_ = rig.stream.shards  # K-38, KV-16: no replay from TRIM_HORIZON
     used = rows(rig)[parent]
-    for run in ("r2", "r3"):
-        pass_days(rig, 0.6)
+    for run in ("r2", "r3", "r4"):
+        pass_days(rig, 0.7)
         keep_alive(rig, run)
     rig.stream.forget(parent)
-    keep_alive(rig, "r4")
+    keep_alive(rig, "r5")
     assert parent not in rows(rig)
     before = rig.committed()
     rig.stream.shards[parent].gone = False
-    for run in ("r5", "r6"):
+    for run in ("r6", "r7"):
         keep_alive(rig, run)
     again = next(lease for lease in rig.consumer().leases() if lease.shard_id == parent)
     assert again.completed
@@ -100,7 +101,7 @@ def test_a_lineage_goes_oldest_first_and_some_in_each_run(rig: Rig, monkeypatch:
     keep_alive(rig, "r2")
     last = rig.stream.split(merged)
     keep_alive(rig, "r3")
-    pass_days(rig, 1.1)
+    pass_days(rig, 2.1)
     for shard_id in (parent, low, high, merged):
         rig.stream.forget(shard_id)
     keep_alive(rig, "r4")
@@ -111,7 +112,7 @@ def test_a_lineage_goes_oldest_first_and_some_in_each_run(rig: Rig, monkeypatch:
 
 def test_the_rows_stay_while_nobody_knows_how_long_records_are_kept(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     parent, *_ = rig.stream.shards
-    pass_days(rig, 1.1)
+    pass_days(rig, 2.1)
     rig.stream.forget(parent)
     monkeypatch.setattr(type(rig.stream), "retention_ms", lambda self: None)
     keep_alive(rig, "r2")
@@ -120,7 +121,7 @@ def test_the_rows_stay_while_nobody_knows_how_long_records_are_kept(rig: Rig, mo
 
 def test_an_interval_run_removes_nothing(rig: Rig) -> None:
     parent, *_ = rig.stream.shards
-    pass_days(rig, 1.1)
+    pass_days(rig, 2.1)
     rig.stream.forget(parent)
     owner = Owner("here", "dag", "r2", "orders", "interval")
     span = Interval(rig.stream.now_ms - 1000, rig.stream.now_ms)
@@ -132,7 +133,7 @@ def test_an_interval_run_removes_nothing(rig: Rig) -> None:
 
 def test_a_row_that_a_reset_takes_meanwhile_stays(rig: Rig) -> None:
     parent, *_ = rig.stream.shards
-    pass_days(rig, 1.1)
+    pass_days(rig, 2.1)
     rig.stream.forget(parent)
     store = rig.store
 
