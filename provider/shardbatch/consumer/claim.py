@@ -13,7 +13,7 @@ from enum import StrEnum
 from shardbatch.consumer.consumer import Consumer, Verdicts
 from shardbatch.consumer.enrol import add_rows, enrol
 from shardbatch.consumer.expiry import warn_of_expiry
-from shardbatch.consumer.listing import list_shards
+from shardbatch.consumer.listing import list_shards, named
 from shardbatch.consumer.maintenance import compact
 from shardbatch.consumer.replay import look
 from shardbatch.consumer.settle import Stamped, read_batches, settle
@@ -91,9 +91,9 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     compact(consumer, rows, listed, application)
     if groups:
         shards = sum(len(members) for members in groups.values())
-        named = tuple(ReadGroup(name, label(name, members)) for name, members in sorted(groups.items()))
-        consumer.say("Claimed {} shards in {} read tasks.".format(shards, len(named)))
-        return Claim(Outcome.LEASES, named, shards=shards)
+        tasks = tuple(ReadGroup(name, label(name, members)) for name, members in sorted(groups.items()))
+        consumer.say("Claimed {} shards in {} read tasks.".format(shards, len(tasks)))
+        return Claim(Outcome.LEASES, tasks, shards=shards)
     gone = _adopt_gone(consumer, me, verdicts, stamped, application, nothing_else=True)
     return gone or _nothing(consumer, found, stamped)
 
@@ -208,11 +208,12 @@ def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
                 taken.setdefault(group, []).append(lease.shard_id)
             else:
                 changes.append((lease, leases.take(lease, me, group, now_ms)))
+    lost: list[str] = []
     for (lease, new), written in zip(changes, consumer.store.replace_many(changes), strict=True):
-        if written:
-            taken.setdefault(str(new.read_group), []).append(lease.shard_id)
-        else:
-            consumer.say("Shard {} went to another run.".format(lease.shard_id))
+        place = taken.setdefault(str(new.read_group), []) if written else lost
+        place.append(lease.shard_id)
+    if lost:
+        consumer.say("{} shards went to another run: {}.".format(len(lost), named(lost)))
     return taken
 
 

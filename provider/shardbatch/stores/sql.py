@@ -182,6 +182,8 @@ class SQLStore:
 
     def _send_all(self, writes: Sequence[Write]) -> Sequence[bool]:
         """Creations only, or replacements only, in one transaction; each row is still its own compare-and-set."""
+        if len(writes) == 1:
+            return [self._send(writes[0])]
         sql = self._table(writes[0].key.table)
         ordered = sorted(writes, key=lambda write: write.key.values)  # so that no two of these wait crosswise
         make = creations if writes[0].before is None else replacements
