@@ -104,7 +104,7 @@ def fair_share(found: Plan, owner: str) -> int:
     """How many of the takeable leases a run takes beside others at work: its part of all, rounded up (K-28, KV-13).
 
     At work are the owners of leases that could not be taken and are in no batch; what a batch holds is read already.
-    What the owner holds, it keeps. The plan's order says which: of equal generations, the largest backlogs.
+    What the owner holds, it keeps.
     """
     held = [lease.lease_owner for lease in found.held if lease.batch_id is None]
     others = [name for name in held if name is not None and ResetHolder.parse(name) is None]
