@@ -28,7 +28,7 @@ class Books:
     records: dict[tuple[str, str], str] = field(default_factory=dict)
     decided: dict[str, Batch] = field(default_factory=dict)
     targets: dict[str, Position] = field(default_factory=dict)
-    before: set[int] = field(default_factory=set)
+    before: set[str] = field(default_factory=set)
     enrolled_ms: dict[str, int] = field(default_factory=dict)
     counters: dict[Key, set[int]] = field(default_factory=dict)
 
@@ -49,26 +49,28 @@ class Books:
             assert (scope, row) not in self.records, f"{name}: {row} is in {self.records[scope, row]} too"
             self.records[scope, row] = batch_id
 
-    def reset(self, shard_id: str, target: Position, sent: dict[int, Sent], now_ms: int) -> None:
+    def reset(self, shard_id: str, target: Position, sent: dict[str, Sent], now_ms: int) -> None:
         """A live shard goes to a position: what follows may be committed again, what expired till now is given up."""
         self.enrolled_ms[shard_id] = now_ms
         self.committed.pop(("", shard_id), None)
         self.targets[shard_id] = target
-        for scope, row in [key for key in self.records if not key[0] and sent[int(key[1])].shard_id == shard_id]:
+        for scope, row in [key for key in self.records if not key[0] and sent[key[1]].shard_id == shard_id]:
             del self.records[scope, row]
-            self.before.add(int(row))
+            self.before.add(row)
 
     def wanted(self, sent: Sent) -> bool:
         """Whether a record of the live application has to be committed since the last reset of its shard."""
         target = self.targets.get(sent.shard_id, TRIM_HORIZON)
         if target.kind is Kind.AT_TIMESTAMP:
             return sent.arrival_ms >= (target.timestamp_ms or 0)
-        return not target.exact or after(str(sent.number)) > target
+        return not target.exact or sent.place > target
 
     def covered(self, sent: Sent) -> bool:
         """Whether a committed slice of the live application says that this record expired unread."""
         for landed in self.committed.get(("", sent.shard_id), ()):
-            gap, number = landed.gap, sent.number
-            if gap is not None and gap.after < after(str(number)) and number < int(gap.first_available or number + 1):
+            gap = landed.gap
+            if gap is None or gap.after >= sent.place:
+                continue
+            if gap.first_available is None or sent.place < after(gap.first_available):
                 return True
         return False

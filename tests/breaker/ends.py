@@ -108,19 +108,19 @@ def _complete(world: World, laws: Laws) -> None:
     application = next((row for row in world.rows.values() if isinstance(row, Application)), None)
     begins = application.start_position if application else None
     begin_ms = begins.timestamp_ms or 0 if begins and begins.kind is Kind.AT_TIMESTAMP else 0
-    live = {int(row) for scope, row in books.records if not scope}
-    for number, sent in world.stream.sent.items():
+    live = {row for scope, row in books.records if not scope}
+    for name, sent in world.stream.sent.items():
         if sent.arrival_ms < begin_ms and sent.shard_id not in books.targets:
-            assert number not in live, f"record {number} arrived before the start"
-        elif number not in live and books.wanted(sent):
-            assert sent.expired, f"record {number} is missing"
+            assert name not in live, f"record {name} arrived before the start"
+        elif name not in live and books.wanted(sent):
+            assert sent.expired, f"record {name} is missing"
             known = sent.arrival_ms >= books.enrolled_ms.get(
                 sent.shard_id, world.time.ms
             )  # else it may be older than us
-            assert not known or number in books.before or books.covered(sent), f"record {number} expired in silence"
-    seen = [int(row) for rows in world.landing.published().values() for row in rows]
+            assert not known or name in books.before or books.covered(sent), f"record {name} expired in silence"
+    seen = [row for rows in world.landing.published().values() for row in rows]
     shown = [batch_id for batch_id, batch in books.decided.items() if batch.start]
-    assert sorted(seen) == sorted(int(row) for name in shown for row in world.records(name)), "readers miss records"
+    assert sorted(seen) == sorted(row for batch_id in shown for row in world.records(batch_id)), "readers miss records"
     for run in world.runs:
         if run.interval is not None:
             _interval(world, laws, run)
@@ -129,7 +129,7 @@ def _complete(world: World, laws: Laws) -> None:
 def _interval(world: World, laws: Laws, run: Run) -> None:
     assert run.interval is not None
     scope = run.owner.scope
-    held = {int(row) for where, row in laws.books.records if where == scope}
+    held = {row for where, row in laws.books.records if where == scope}
     inside = {n for n, sent in world.stream.sent.items() if sent.arrival_ms in run.interval}
     assert held <= inside, "an interval has records from outside"
     if run.state == "success" and run.committed is not None:

@@ -246,10 +246,12 @@ class Breaker(RuleBasedStateMachine):
             self.world.new_run(replay=data.draw(st.sampled_from(live)))
         self.go_on(data)
 
-    @rule(data=st.data(), keys=KEYS)
+    @rule(data=st.data(), keys=KEYS, packed=st.booleans())
     @precondition(lambda self: self.theme in STREAM and len(self.world.stream.sent) < MOST_RECORDS)
-    def put(self, data: Any, keys: list[str]) -> None:
-        self.world.stream.put(*keys)
+    def put(self, data: Any, keys: list[str], packed: bool) -> None:
+        """Records come, or one aggregate of them, in which a limit may end a slice."""
+        put = self.world.stream.pack if packed else self.world.stream.put
+        put(*keys)
         self.go_on(data)
 
     @rule(data=st.data(), at=st.integers(0, 5), merge=st.booleans())

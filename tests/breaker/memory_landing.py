@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 from shardbatch.core.batch import Start
-from shardbatch.core.position import Position
+from shardbatch.core.position import Position, after
 from shardbatch.core.rows import Namespace
 from shardbatch.core.slice import LandedFile
 from shardbatch.errors import StagingError
@@ -19,7 +19,8 @@ class MemoryWriter:
         self._rows: list[str] = []
 
     def write(self, page: Any) -> None:
-        self._rows.extend(page.column("sequence_number").to_pylist())
+        columns = page.to_pydict()
+        self._rows += map(str, map(after, columns["sequence_number"], columns["sub_sequence_number"]))
 
     def rest(self) -> None:
         """All is in memory anyway."""

@@ -16,7 +16,7 @@ from shardbatch.consumer.set_aside import set_aside
 from shardbatch.core.batch import Batch
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
-from shardbatch.core.position import TRIM_HORIZON, Kind, Position, after, at_timestamp
+from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp
 from tests.breaker.faults import SteppedLanding, SteppedStore, asked
 from tests.breaker.process import Process
 from tests.breaker.world import World
@@ -42,10 +42,10 @@ def choices(world: World, verb: str) -> list[str]:
 
 def place(world: World, shard_id: str, kind: int) -> Position:
     """Where a reset goes: the oldest record, an instant of an hour ago, or a record of the shard."""
-    numbers = [sent.number for sent in world.stream.sent.values() if sent.shard_id == shard_id]
+    places = [sent.place for sent in world.stream.sent.values() if sent.shard_id == shard_id]
     if kind == 1:
         return at_timestamp(world.time.ms - 3_600_000)
-    return after(str(numbers[len(numbers) // 2])) if kind == 2 and numbers else TRIM_HORIZON
+    return places[len(places) // 2] if kind == 2 and places else TRIM_HORIZON
 
 
 def start(world: World, verb: str, name: str, *, force: bool = False, kind: int = 0) -> Process:

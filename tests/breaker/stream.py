@@ -11,14 +11,14 @@ from shardbatch.core.ports import Page
 from shardbatch.core.position import Position
 from shardbatch.core.shard import Shard
 from tests.support.rig import FakeTime
-from tests.support.scripted import ScriptedStream
+from tests.support.scripted import Item, ScriptedShard, ScriptedStream
 
 
 @dataclass
 class Sent:
     """One record: where and when it arrived, and whether it expired."""
 
-    number: int
+    place: Position
     shard_id: str
     arrival_ms: int
     expired: bool = False
@@ -29,7 +29,7 @@ class ExpiringStream(ScriptedStream):
 
     def __init__(self, time: FakeTime, **options: Any) -> None:
         self._time = time
-        self.sent: dict[int, Sent] = {}
+        self.sent: dict[str, Sent] = {}
         self._closed_ms: dict[str, int] = {}
         self._before: list[Shard] = []
         super().__init__(**options)
@@ -42,14 +42,9 @@ class ExpiringStream(ScriptedStream):
     def now_ms(self, value: int) -> None:
         """Its time is the world's."""
 
-    def put(self, *keys: str, shard_id: str | None = None) -> list[str]:
-        numbers = super().put(*keys, shard_id=shard_id)
-        wanted = set(map(int, numbers))
-        for shard in self.shards.values():
-            for item in shard.items:
-                if item.sequence_number in wanted:
-                    self.sent[item.sequence_number] = Sent(item.sequence_number, shard.shard_id, item.arrival_ms)
-        return numbers
+    def _append(self, shard: ScriptedShard, items: list[Item]) -> None:
+        super()._append(shard, items)
+        self.sent.update((str(item.place), Sent(item.place, shard.shard_id, item.arrival_ms)) for item in items)
 
     def reshard(self, at: int, *, merge: bool) -> None:
         """Split the open shard at this place of the hash space, or merge it with the next."""
@@ -69,7 +64,7 @@ class ExpiringStream(ScriptedStream):
         oldest = self.now_ms - self.retention_ms()
         for shard in self.shards.values():
             for item in shard.items:
-                self.sent[item.sequence_number].expired = item.arrival_ms < oldest
+                self.sent[str(item.place)].expired = item.arrival_ms < oldest
             shard.items = [item for item in shard.items if item.arrival_ms >= oldest]
             shard.gone = shard.gone or (shard.closed and self._closed_ms[shard.shard_id] < oldest)
 

@@ -28,12 +28,21 @@ SCHEMA = pa.schema(
 
 @dataclass
 class Item:
-    """One record of a scripted shard."""
+    """One record of a scripted shard; those of an aggregate have one sequence number and count from zero in ``sub``."""
 
     sequence_number: int
+    sub: int
     key: str
-    data: bytes
     arrival_ms: int
+
+    @property
+    def place(self) -> Position:
+        return after(str(self.sequence_number), self.sub)
+
+    @property
+    def data(self) -> bytes:
+        """Its place, as a text."""
+        return str(self.place).encode()
 
 
 @dataclass
@@ -78,14 +87,18 @@ class ScriptedStream:
 
     def put(self, *keys: str, shard_id: str | None = None) -> list[str]:
         """Append a record for each key; its data are its sequence number. The sequence numbers."""
-        added = []
-        for key in keys:
-            shard = self.shards[shard_id] if shard_id else self._of(key)
-            number = self._next_sequence
-            self._next_sequence += 1
-            shard.items.append(Item(number, key, str(number).encode(), self.now_ms))
-            added.append(str(number))
-        return added
+        return [name for key in keys for name in self.pack(key, shard_id=shard_id)]
+
+    def pack(self, *keys: str, shard_id: str | None = None) -> list[str]:
+        """Append an aggregate with a record for each key, where the first one belongs. Their places, as texts."""
+        shard = self.shards[shard_id] if shard_id else self._of(keys[0])
+        added = [Item(self._next_sequence, sub, key, self.now_ms) for sub, key in enumerate(keys)]
+        self._next_sequence += 1
+        self._append(shard, added)
+        return [str(item.place) for item in added]
+
+    def _append(self, shard: ScriptedShard, items: list[Item]) -> None:
+        shard.items += items
 
     def _of(self, key: str) -> ScriptedShard:
         point = hash_key(key)
@@ -145,7 +158,7 @@ class ScriptedStream:
             page, rest = waiting[: self.page_size], waiting[self.page_size :]
             gone = first and current.kind is Kind.AFTER_SEQUENCE_NUMBER and self._missing(shard, current)
             if page:
-                current = after(str(page[-1].sequence_number))
+                current = page[-1].place
             ended = shard.closed and not rest
             lag = self.now_ms - rest[0].arrival_ms + 1 if rest else 0
             children = tuple(s for s in self._listed() if shard_id in s.parent_shard_ids) if ended else ()
@@ -169,7 +182,7 @@ class ScriptedStream:
         return pa.RecordBatch.from_pydict(
             {
                 "sequence_number": [str(item.sequence_number) for item in items],
-                "sub_sequence_number": [0 for _ in items],
+                "sub_sequence_number": [item.sub for item in items],
                 "partition_key": [item.key for item in items],
                 "arrival_time": [EPOCH + timedelta(milliseconds=item.arrival_ms) for item in items],
                 "data": [item.data for item in items],
@@ -188,5 +201,5 @@ def _follows(item: Item, position: Position) -> bool:
     if position.kind is Kind.AT_TIMESTAMP:
         return item.arrival_ms >= (position.timestamp_ms or 0)
     if position.kind is Kind.AFTER_SEQUENCE_NUMBER:
-        return item.sequence_number > int(position.sequence_number or 0)
+        return item.place > position
     return position.kind is Kind.TRIM_HORIZON

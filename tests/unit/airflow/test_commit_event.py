@@ -6,7 +6,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from shardbatch.operators.commit import _Event
+from shardbatch.consumer import Committed
+from shardbatch.operators.commit import _Event, extra_of
 
 
 class Tries:
@@ -55,3 +56,8 @@ def test_another_batch_of_the_same_run_begins_anew() -> None:
     tries.announced(0).done()
     assert not tries.announced(1, "b2").may_be_missing
     assert tries.announced(1, "b2").may_be_missing
+
+
+def test_an_event_tells_what_is_missing_in_a_batch() -> None:
+    extra = extra_of(Committed(batch_id="b1", records=7, gaps=2, dropped=3))
+    assert (extra["batch_id"], extra["records"], extra["gaps"], extra["dropped"]) == ("b1", 7, 2, 3)

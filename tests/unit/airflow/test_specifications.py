@@ -20,6 +20,8 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.hooks import settings
 from shardbatch.hooks.connections import aws_client, connection, sql_url
 from shardbatch.hooks.staging import s3_file_system
+from shardbatch.local import StreamServer
+from tests.support.aggregates import FIXTURE
 
 ARN = "arn:aws:kinesis:eu-west-1:111122223333:stream/orders"
 Connect = Callable[..., None]
@@ -175,6 +177,20 @@ def test_a_client_takes_endpoint_region_and_options_from_its_connection(connecti
     stream.open()
     stream.open("etl", timedelta(minutes=10))
     assert "hidden" not in repr(stream)
+
+
+@pytest.mark.parametrize(("deaggregate", "data"), [("on", [b"one", b"two", b"three"]), ("off", [FIXTURE])])
+def test_a_stream_reads_aggregates_as_it_is_told(connection: Connect, deaggregate: str, data: list[bytes]) -> None:
+    with StreamServer() as server:
+        extra = {"region_name": "eu-west-1", "endpoint_url": server.endpoint_url}
+        connection("aws", conn_type="aws", login="123456789012", password="none", extra=extra)
+        client = aws_client("kinesis", "aws", None)
+        client.create_stream(StreamName="orders", ShardCount=1)
+        client.put_record(StreamName="orders", PartitionKey="k", Data=FIXTURE)
+        source = KinesisStream("orders", aws_conn_id="aws", deaggregate=deaggregate).open()
+        page = next(source.read("shardId-000000000000", TRIM_HORIZON))
+        assert page.records.column("data").to_pylist() == data
+        assert page.next.sub_sequence_number == 2
 
 
 def test_a_client_without_a_region_says_so(connection: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
