@@ -214,6 +214,8 @@ def end_application(text: str, batch_id: str, hook: SparkSubmitHook | None) -> E
     """
     kind, _, name = text.partition(":")
     try:
+        if kind in ("client", "task") and hook is not None and cluster_mode(hook):
+            return _end_submission(text, batch_id)
         if kind == "client":
             return {
                 "ended": Ending(True, f"Ended the older application {text}."),
@@ -242,6 +244,13 @@ def end_application(text: str, batch_id: str, hook: SparkSubmitHook | None) -> E
 
 
 FENCED = "it is fenced: what it still writes is never read."
+
+
+def _end_submission(text: str, batch_id: str) -> Ending:
+    """End what was submitting to a cluster. Its end is not the application's, whose id was not written down in time."""
+    if text.startswith("client:"):
+        spark_process.end(text, batch_id)
+    return Ending(False, f"What the older {text} has submitted to its cluster, if anything, is not known; {FENCED}")
 
 
 def _end_driver(hook: SparkSubmitHook, driver: str) -> Ending:

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +20,7 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException
 
-from shardbatch.hooks import spark
+from shardbatch.hooks import spark, spark_process
 from shardbatch.hooks.attempt import EarlierApplication
 from shardbatch.hooks.leases import SQLLeases
 from shardbatch.hooks.staging import Staging
@@ -133,6 +136,33 @@ def test_a_master_that_does_not_answer_ends_nothing(master: Master, tmp_path: Pa
     ending = operator.end_recorded("standalone:driver-1", "b1")
     assert not ending.over
     assert "never read" in ending.said
+
+
+@pytest.mark.parametrize("kind", ["client", "task"])
+def test_a_driver_is_not_over_because_what_submitted_it_is_gone(
+    master: Master, tmp_path: Path, kind: str
+) -> None:  # R90
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    ending = task(tmp_path).end_recorded(f"{kind}:{socket.gethostname()}:{gone.pid}", "b1")
+    assert not ending.over
+    assert "never read" in ending.said
+
+
+def test_a_spark_submit_that_has_no_driver_yet_is_ended_and_its_attempt_is_not_over(
+    master: Master, tmp_path: Path
+) -> None:
+    words = ["spark-submit", "--conf", "spark.shardbatch.batch=b1"]
+    sleep = [sys.executable, "-c", "print(flush=True); import time; time.sleep(600)"]
+    process = subprocess.Popen([*sleep, *words], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()  # until then its command line is this process's
+        assert not task(tmp_path).end_recorded(spark_process.reference(process.pid), "b1").over
+        assert process.poll() is not None
+    finally:
+        process.kill()
+        process.communicate()
 
 
 class Earlier:
