@@ -116,8 +116,18 @@ def unfinished(consumer: Consumer, me: str, verdicts: Verdicts, stamped: Stamped
     for batch in sorted(frozen, key=lambda item: item.batch_id):
         if batch.owner == me or verdicts(batch.owner) is not Verdict.OVER or _parked(consumer, batch):
             continue
-        if adopted := _adopt(consumer, me, batch):
+        if adopted := _adopt_over(consumer, me, batch):
             return adopted
+    return None
+
+
+def _adopt_over(consumer: Consumer, me: str, batch: Batch) -> Claim | None:
+    """Adopt a batch of a run that is over, also while a task which that run has left behind beats and moves its row."""
+    current: Batch | None = batch
+    while current is not None and current.state is BatchState.FROZEN and current.owner == batch.owner:
+        if adopted := _adopt(consumer, me, current):
+            return adopted
+        current = consumer.batch(batch.batch_id)
     return None
 
 

@@ -16,7 +16,7 @@ from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.policies import ClaimOptions, Policies
 from shardbatch.core.ports import Verdict
-from shardbatch.errors import BatchParked, NothingFinished
+from shardbatch.errors import BatchParked, LeaseLost, NothingFinished
 from tests.support.mortal import Killed, MortalStore
 from tests.support.one_by_one import OneByOne
 from tests.support.rig import Rig
@@ -222,3 +222,41 @@ def test_a_claim_that_lost_every_race_does_not_say_that_nothing_is_new(rig: Rig)
     found = rig.claim("r1", store=Robbed(rig.store))
     assert found.outcome is Outcome.HELD
     assert not any("Nothing new" in line for line in rig.said)
+
+
+def test_a_task_that_a_run_left_behind_does_not_keep_the_batch_by_its_heartbeats(rig: Rig) -> None:
+    rig.stream.put("a")
+    rig.land("r1", rig.claim("r1"))
+    frozen = rig.freeze("r1")
+    rig.verdicts[str(rig.owner("r1"))] = Verdict.OVER
+    left_behind = rig.consumer()
+
+    class Beaten(Asked):
+        beats = 2
+
+        def replace(self, seen: Any, new: Any) -> bool:
+            if isinstance(seen, Batch) and self.beats:
+                self.beats -= 1
+                beat(left_behind, rig.owner("r1"), str(frozen.batch_id), 1, "app-1", "work")
+            return bool(self._store.replace(seen, new))
+
+    found = rig.claim("r2", store=Beaten(rig.store))
+    assert (found.outcome, found.batch_id) == (Outcome.ADOPTED, frozen.batch_id)
+    with pytest.raises(LeaseLost):
+        beat(left_behind, rig.owner("r1"), str(frozen.batch_id), 1, "app-1", "work")
+
+
+def test_a_batch_that_another_run_adopted_first_is_that_runs(rig: Rig) -> None:
+    rig.stream.put("a")
+    rig.land("r1", rig.claim("r1"))
+    rig.freeze("r1")
+    rig.verdicts[str(rig.owner("r1"))] = Verdict.OVER
+
+    class Outrun(Asked):
+        def replace(self, seen: Any, new: Any) -> bool:
+            if isinstance(seen, Batch) and rig.batches()[0].owner == seen.owner:
+                assert rig.claim("r3").outcome is Outcome.ADOPTED
+            return bool(self._store.replace(seen, new))
+
+    assert rig.claim("r2", store=Outrun(rig.store)).outcome is Outcome.HELD
+    assert rig.batches()[0].owner == str(rig.owner("r3"))
