@@ -52,9 +52,10 @@ class StreamBatch(TaskGroup):
     An empty block lands only: with ``Policies(sink="own")`` commit follows freeze at once, and the landed files that
     ``committed["manifest_uri"]`` describes are the product.
 
-    It makes the tasks ``claim``, ``read`` (mapped), ``freeze``, ``commit`` and ``report``; the last runs only when
-    something must fail the run after its commit. ``manifest_uri``, ``manifest_digest``, ``batch_id``, ``attempt``,
-    ``record_count`` and ``args`` are outputs of ``freeze`` for templated fields; ``committed`` is the outcome.
+    It makes the tasks ``claim``, ``read`` (mapped), ``freeze``, ``commit`` and ``report``; the last stands beside the
+    group and runs only when something must fail the run after its commit. ``manifest_uri``, ``manifest_digest``,
+    ``batch_id``, ``attempt``, ``record_count`` and ``args`` are outputs of ``freeze`` for templated fields;
+    ``committed`` is the outcome.
 
     :param group_id: as in ``TaskGroup``; it stands in the owner of the leases.
     :param app_name: an independent consumer of the stream; no slash.
@@ -191,10 +192,21 @@ class StreamBatch(TaskGroup):
             **step("commit", trigger_rule=TriggerRule.NONE_FAILED),
         )
         self._ours["commit"] = commit
-        # A teardown is passed over by arrows that leave the group, and this one still counts for the run's state.
-        report = ReportOperator.partial(**{"retries": 0, **self._own("report")}).expand_kwargs(commit.output)
-        self._ours["report"] = report.as_teardown(on_failure_fail_dagrun=True)
-        report.partial_kwargs["on_failure_fail_dagrun"] = True
+        self._ours["report"] = self._make_report(commit)
+
+    def _make_report(self, commit: CommitOperator) -> Any:
+        """What fails a run after its commit. It stands beside the group: arrows that leave that begin at commit.
+
+        A teardown would be passed over as well. But a run that a person marks as failed goes on for a teardown that is
+        still to come, and Airflow then finds every leaf skipped and calls the run a success.
+        """
+        beside = {
+            "task_id": self.child_id("report"),
+            "task_group": self.dag.task_group,
+            "default_args": self.default_args,
+            "trigger_rule": TriggerRule.ALL_SUCCESS,
+        }
+        return ReportOperator.partial(**{"retries": 0, **self._own("report"), **beside}).expand_kwargs(commit.output)
 
     def _asset(self) -> Any:
         return committed_batches(self.app_name, self.stream.stream_name)

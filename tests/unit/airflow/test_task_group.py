@@ -62,7 +62,7 @@ def test_work_stands_between_freeze_and_commit() -> None:
     assert made.get_task("orders.commit").work == ["orders.alone", "orders.first", "orders.second"]
 
 
-def test_the_scheduler_sees_setup_and_teardown_and_trigger_rules() -> None:
+def test_the_scheduler_sees_setup_and_trigger_rules() -> None:
     with dag() as made, group() as batch:
         task(lambda uri: None, task_id="work")(batch.manifest_uri)
     stored = round_trip(made)
@@ -70,9 +70,23 @@ def test_the_scheduler_sees_setup_and_teardown_and_trigger_rules() -> None:
     assert rules["read"] == "all_success"
     assert rules["freeze"] == "none_failed"
     assert rules["commit"] == "none_failed"
+    assert rules["report"] == "all_success"
     assert stored.get_task("orders.freeze").is_setup
-    report = stored.get_task("orders.report")
-    assert (report.is_teardown, report.on_failure_fail_dagrun) == (True, True)
+    # A run that a person marks as failed would go on for one, and end as a success.
+    assert [task.task_id for task in stored.tasks if task.is_teardown] == []
+
+
+def test_what_fails_a_run_after_its_commit_stands_beside_the_group() -> None:
+    with dag(default_args={"trigger_rule": "all_done"}) as made:
+        with TaskGroup("outer") as outer, group(default_args={"pool": "small"}) as batch:
+            EmptyOperator(task_id="work", trigger_rule="all_success")
+        batch >> EmptyOperator(task_id="after")
+        outer >> EmptyOperator(task_id="at_last")
+    report = round_trip(made).get_task("outer.orders.report")
+    assert (report.upstream_task_ids, report.downstream_task_ids) == ({"outer.orders.commit"}, set())
+    assert (report.trigger_rule, report.pool, report.retries) == ("all_success", "small", 0)
+    for name in ("after", "at_last"):
+        assert made.get_task(name).upstream_task_ids == {"outer.orders.commit"}
 
 
 def test_an_empty_block_lands_only() -> None:
