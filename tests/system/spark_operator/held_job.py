@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from shardbatch.spark import open_batch
 
 OUT, GATE = sys.argv[1], Path(sys.argv[2])
-LONGEST_S = 400.0
+LONGEST_S = 1200.0
 
 spark = SparkSession.builder.getOrCreate()
 with open_batch(spark) as batch:
@@ -30,6 +30,7 @@ with open_batch(spark) as batch:
         "name": spark.sparkContext.appName,
         "records": batch.records().count(),
         "pid": os.getpid(),
+        "folder": os.getcwd(),
     }
     if (GATE / "write-first").exists():
         batch.records().select("data").coalesce(1).write.parquet(batch.output(OUT))
