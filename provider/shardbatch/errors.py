@@ -7,7 +7,8 @@
     ├── ConfigurationError          what the author or the deployment wrote cannot work
     │   ├── UnsupportedSchema       rows or a manifest of a version that this one cannot read
     │   ├── StreamRecreated         the stream under this name is another one than the checkpoints belong to
-    │   └── ApplicationTaken        another DAG or group claims this application's leases already
+    │   ├── ApplicationTaken        another DAG or group claims this application's leases already
+    │   └── ImportUnfinished        leases of KCL were begun to be taken over; until that is done nothing is claimed
     ├── SourceError                 the stream could not be read
     │   ├── StreamNotFound
     │   ├── ShardNotFound
@@ -25,6 +26,7 @@
     │   ├── NothingFinished         no start of the application finished, so there is nothing to commit
     │   ├── WorkFailed              a task of the block failed or did nothing
     │   ├── ReplayRefused           the batch is not committed, or its owner is at work
+    │   ├── WorkersAlive            KCL workers move the leases that are to be taken over
     │   ├── VerbRefused             a task that acts for a person left something as it was
     │   └── BatchParked             the batch waits for a person
     ├── OwnerUnknown                Airflow could not say whether an owner is over, so nothing of it is taken
@@ -86,6 +88,12 @@ class ApplicationTaken(ConfigurationError):
         "Give this one an app_name of its own. If both are to divide the shards, or this one takes the other's place, "
         "say claim=ClaimOptions(shared=True)."
     )
+
+
+class ImportUnfinished(ConfigurationError):
+    """Leases of KCL were begun to be taken over into this application; until that is done nothing is claimed."""
+
+    remedy = "Call 'airflow shardbatch import-kcl' again: it finishes. Or choose another app_name."
 
 
 class SourceError(ShardbatchError):
@@ -192,6 +200,15 @@ class ReplayRefused(ProtocolError):
     """The batch cannot be replayed now; nothing was changed."""
 
     remedy = "Let that run end, or end it, and try again; or clear that run: a run that is cleared replays its batch."
+
+
+class WorkersAlive(ProtocolError):
+    """KCL workers move the leases that are to be taken over."""
+
+    remedy = (
+        "Stop every worker of that KCL application, then call 'airflow shardbatch import-kcl' again; a longer --watch "
+        "finds workers whose failover time is longer."
+    )
 
 
 class VerbRefused(ProtocolError):

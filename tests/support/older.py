@@ -18,7 +18,7 @@ from tests.support.one_by_one import OneByOne
 LATER = {
     "shard_lease": {"caught_up_ms", "millis_behind_latest", "note"},
     "batch": {"attempt_closed", "attempt_seen_ms", "gaps", "note", "unparked", "set_aside", "dropped"},
-    "application": {"claimed_by", "last_action", "retention_ms"},
+    "application": {"claimed_by", "last_action", "retention_ms", "importing"},
 }
 
 

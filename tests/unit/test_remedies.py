@@ -10,7 +10,7 @@ import shardbatch
 
 KNOWN = {
     *{"status", "shards", "batches", "release"},
-    *{"park", "unpark", "set-aside", "drop", "accept-gap", "reset", "replay", "migrate"},
+    *{"park", "unpark", "set-aside", "drop", "accept-gap", "reset", "replay", "migrate", "import-kcl"},
 }
 
 

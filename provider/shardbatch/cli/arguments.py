@@ -44,6 +44,24 @@ STREAM_ID = Arg(
 )
 FORCE = Arg(("--force",), action="store_true", help="Also what has an owner: a run that is alive fails then")
 
+KCL_TABLE = Arg(("--table",), required=True, help="KCL's lease table in DynamoDB; it has the name of KCL's application")
+CONN_ID = Arg(
+    ("--conn-id",),
+    default="aws_default",
+    help="The AWS connection to the stream and KCL's table; '': this machine's own credentials. Default: aws_default",
+)
+REGION = Arg(("--region",), help="The region of both. Default: the connection's")
+START = Arg(
+    ("--start",),
+    help="Where shards begin of which KCL says LATEST or AT_TIMESTAMP and no instant: TRIM_HORIZON, or an instant",
+)
+WATCH = Arg(
+    ("--watch",),
+    type=float,
+    default=30.0,
+    help="Seconds for which KCL's leases must stand still; more than twice its failover time. Default: 30",
+)
+
 STORE = (APP_NAME, STREAM_NAME, LEASES)
 
 GROUP = GroupCommand(
@@ -139,6 +157,17 @@ GROUP = GroupCommand(
             ),
             func=lazy_load_command("shardbatch.cli.commands.replay"),
             args=(*STORE, REPLAYED, DAG_ID, GROUP_ID, REASON, YES, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="import-kcl",
+            help="Go on where an application of the Kinesis Client Library stands",
+            description=(
+                "Makes a new application of KCL's leases, each at its checkpoint; KCL's table is only read. Refused "
+                "while KCL workers are alive. All or nothing; one that died is finished by another, and nothing can "
+                "be claimed before. A preview unless --yes is given."
+            ),
+            func=lazy_load_command("shardbatch.cli.commands.import_kcl"),
+            args=(*STORE, KCL_TABLE, CONN_ID, REGION, START, WATCH, REASON, YES, ARG_OUTPUT),
         ),
         ActionCommand(
             name="migrate",

@@ -6,8 +6,8 @@ Exit codes: 0 done, 1 an error (one line on standard error), 2 wrong arguments, 
 
 from __future__ import annotations
 
+import contextlib
 import getpass
-import json
 import logging
 import os
 import sys
@@ -15,14 +15,14 @@ import time
 from argparse import Namespace as Arguments
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.cli.simple_table import AirflowConsole
-
-from shardbatch.cli import tables
+from shardbatch.cli import answer, tables
 from shardbatch.consumer import accept_gap as gaps
 from shardbatch.consumer import drop as drops
+from shardbatch.consumer import import_kcl as imports
 from shardbatch.consumer import migrate as migrations
 from shardbatch.consumer import park as parks
 from shardbatch.consumer import release as releases
@@ -49,9 +49,9 @@ def status(args: Arguments) -> None:
     now = _now_ms()
     if args.output in ("json", "yaml"):
         since = None if found.last_commit_ms is None else now - found.last_commit_ms
-        _write(args.output, {**_with_loss(found, now), "ms_since_last_commit": since})
+        answer.write(args.output, {**answer.with_loss(found, now), "ms_since_last_commit": since})
         return
-    _show(args.output, tables.summary(found, now))
+    answer.show(args.output, tables.summary(found, now))
     for title, table in (
         ("Unfinished batches", tables.batches(found.unfinished, now)),
         ("Batches set aside, kept for a replay", tables.batches(found.set_aside, now)),
@@ -60,7 +60,7 @@ def status(args: Arguments) -> None:
     ):
         if table:
             sys.stdout.write(f"\n{title}\n")
-            _show(args.output, table)
+            answer.show(args.output, table)
 
 
 def shards(args: Arguments) -> None:
@@ -69,9 +69,9 @@ def shards(args: Arguments) -> None:
         found = statuses.shards(store, namespace)
     now = _now_ms()
     if args.output in ("json", "yaml"):
-        _write(args.output, [_with_loss(shard, now) for shard in found])
+        answer.write(args.output, [answer.with_loss(shard, now) for shard in found])
     else:
-        _show(args.output, tables.shards(found, now))
+        answer.show(args.output, tables.shards(found, now))
 
 
 def batches(args: Arguments) -> None:
@@ -79,7 +79,7 @@ def batches(args: Arguments) -> None:
     with _opened(args) as (store, namespace):
         statuses.status(store, namespace)
         found = statuses.batches(store, namespace, args.limit)
-    _print(args.output, found, tables.batches(found, _now_ms()))
+    answer.show_rows(args.output, found, tables.batches(found, _now_ms()))
 
 
 def release(args: Arguments) -> None:
@@ -121,12 +121,17 @@ def reset(args: Arguments) -> None:
 
 
 def _act(args: Arguments, verb: Callable[..., Sequence[Done]], *, staging: bool = False, **chosen: Any) -> None:
-    """Do what a verb does, or only say it; exit code 3 if something was left as it was."""
+    """Do what a verb does, or only say it."""
     with _opened(args) as (store, namespace):
         if staging:
             chosen["landing"] = _landing()
         found = verb(store, namespace, actor=_person(), reason=args.reason, dry_run=not args.yes, **chosen)
-    _print(args.output, found, tables.actions(found))
+    _tell(args, found)
+
+
+def _tell(args: Arguments, found: Sequence[Done]) -> None:
+    """What was or would be done; exit code 3 if something was left as it was."""
+    answer.show_rows(args.output, found, tables.actions(found))
     if not args.yes:
         sys.stderr.write("This is a preview; nothing was changed. Give --yes and --reason to do it.\n")
     if any(item.result == "left" for item in found):
@@ -153,9 +158,35 @@ def replay(args: Arguments) -> None:
                 planned, actor=actor, note=note_replay(store, namespace, planned, actor=actor, reason=args.reason)
             )
     found = replace(planned, files=files, result="started" if args.yes else planned.result)
-    _print(args.output, [found], tables.replays([found]))
+    answer.show_rows(args.output, [found], tables.replays([found]))
     if not args.yes:
         sys.stderr.write("This is a preview; nothing was changed. Give --yes and --reason to do it.\n")
+
+
+def import_kcl(args: Arguments) -> None:
+    """``airflow shardbatch import-kcl``"""
+    from shardbatch.hooks.kcl import kcl_leases
+    from shardbatch.hooks.streams import KinesisStream
+
+    with _foreseen(), contextlib.ExitStack() as opened:
+        namespace = _namespace(args)
+        start = resets.target_of(args.start) if args.start else None
+        store = opened.enter_context(contextlib.closing(replace(_leases(args.leases), create=True).open()))
+        conn_id = args.conn_id or None
+        stream = KinesisStream(args.stream_name, aws_conn_id=conn_id, region_name=args.region)
+        found = imports.import_kcl(
+            store,
+            namespace,
+            source=opened.enter_context(contextlib.closing(stream.open())),
+            kcl=opened.enter_context(contextlib.closing(kcl_leases(args.table, conn_id, args.region))),
+            actor=_person(),
+            reason=args.reason,
+            start=start,
+            watched=timedelta(seconds=args.watch),
+            dry_run=not args.yes,
+            say=lambda line: sys.stderr.write(line + "\n"),
+        )
+    _tell(args, found)
 
 
 def migrate(args: Arguments) -> None:
@@ -167,7 +198,7 @@ def migrate(args: Arguments) -> None:
             found = migrations.migrate(store, namespace, actor=_person(), reason=args.reason, dry_run=not args.yes)
         finally:
             store.close()
-    _print(args.output, found, tables.migrated(found))
+    answer.show_rows(args.output, found, tables.migrated(found))
     if not args.yes:
         sys.stderr.write("This is a preview; nothing was changed. Give --yes and --reason to do it.\n")
 
@@ -187,8 +218,10 @@ def _opened(args: Arguments) -> Iterator[tuple[LeaseStore, Namespace]]:
 
 @contextmanager
 def _foreseen() -> Iterator[None]:
+    """Every foreseen error becomes one line; what Airflow's hooks log goes there too, and not between the answer."""
     try:
-        yield
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
     except ShardbatchError as error:
         raise SystemExit(f"{type(error).__name__}: {error}") from None
 
@@ -238,33 +271,6 @@ def _person() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may run under a user id that has no name
         return f"user id {os.getuid()}"
-
-
-def _print(output: str, found: Sequence[Any], table: tables.Table) -> None:
-    if output in ("json", "yaml"):
-        _write(output, [asdict(item) for item in found])
-    else:
-        _show(output, table)
-
-
-def _with_loss(found: statuses.Status | statuses.ShardStatus, now_ms: int) -> dict[str, Any]:
-    """With the time until unread records may expire, by this machine's clock."""
-    left = None if found.expires_from_ms is None else found.expires_from_ms - now_ms
-    return {**asdict(found), "ms_until_loss": left}
-
-
-def _write(output: str, value: Any) -> None:
-    """Numbers stay numbers, unlike in Airflow's own tables as JSON."""
-    if output == "json":
-        sys.stdout.write(json.dumps(value, indent=2) + "\n")
-    else:
-        from airflow.utils import yaml
-
-        sys.stdout.write(yaml.dump(json.loads(json.dumps(value)), sort_keys=False))
-
-
-def _show(output: str, table: tables.Table) -> None:
-    AirflowConsole().print_as(data=table, output=output)
 
 
 def _now_ms() -> int:

@@ -60,6 +60,7 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     :raises Starving: if nothing can be taken and records have waited for longer than ``stuck_after``.
     :raises StreamRecreated: if the stream under this name is another one.
     :raises ApplicationTaken: if another group claims this application, and this one does not say that it shares.
+    :raises ImportUnfinished: if leases of KCL are being taken over into this application.
     :raises BatchParked: if this run's own batch waits for a person.
     :raises ReplayRefused: if the batch that this run was told to replay is not committed, or its owner is at work.
     :raises SlicesGone: if files of that batch are not in staging any more.

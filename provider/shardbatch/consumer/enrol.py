@@ -21,6 +21,7 @@ from shardbatch.errors import (
     ApplicationTaken,
     ConfigurationError,
     GapFound,
+    ImportUnfinished,
     LeaseLost,
     StreamRecreated,
 )
@@ -31,6 +32,7 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
 
     :raises StreamRecreated: if the stream is another one than the checkpoints belong to.
     :raises ApplicationTaken: if another group claims here, and this one does not say that it shares.
+    :raises ImportUnfinished: if leases of KCL are being taken over into it.
     :raises UnsupportedSchema: if a later version wrote the rows.
     """
     identity = consumer.source.identity()
@@ -50,6 +52,8 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
                 return fresh
             continue
         check(row, identity)
+        if row.importing is not None:
+            raise ImportUnfinished("Nothing of {} can be claimed: {}.".format(consumer.namespace, row.importing))
         other = row.stranger(group)
         if other is not None and not consumer.options.shared:
             raise ApplicationTaken("{} is claimed by {}, not by {}.".format(consumer.namespace, other, group))

@@ -44,7 +44,8 @@ class Application(Row):
 
     ``stream_id`` tells the stream from another one of the same name; ``start_position`` is resolved, never ``LATEST``.
     ``claimed_by`` are the groups that have claimed leases, so that one that took the name by mistake is told.
-    ``retention_ms`` is how long the stream kept a record at the last claim, ``None`` if nobody said.
+    ``retention_ms`` is how long the stream kept a record at the last claim, ``None`` if nobody said. While
+    ``importing`` says what is being taken over, by whom and why, nothing may be claimed: leases are missing.
     """
 
     namespace: Namespace
@@ -56,6 +57,7 @@ class Application(Row):
     claimed_by: tuple[Group, ...] = ()
     last_action: str | None = None
     retention_ms: int | None = None
+    importing: str | None = None
 
     @property
     def key(self) -> Key:
@@ -77,6 +79,7 @@ class Application(Row):
             "claimed_by": json.dumps([asdict(group) for group in self.claimed_by]),
             "last_action": self.last_action,
             "retention_ms": self.retention_ms,
+            "importing": self.importing,
             "row_count": self.row_count,
         }
 
@@ -104,6 +107,7 @@ class Application(Row):
             claimed_by=_groups(get("claimed_by")),
             last_action=text_or_none(get("last_action")),
             retention_ms=int_or_none(get("retention_ms")),
+            importing=text_or_none(get("importing")),
         )
 
     def joined(self, group: Group) -> Application:
@@ -131,6 +135,10 @@ class Application(Row):
     def acted(self, note: str) -> Application:
         """With the last thing a person did to it."""
         return replace(self, last_action=note, row_count=self.row_count + 1)
+
+    def imported(self, note: str) -> Application:
+        """With all leases taken over: from now on they may be claimed."""
+        return replace(self.acted(note), importing=None)
 
     def migrated(self, note: str) -> Application:
         """In this code's schema version; that of the version before does not work on it any more."""

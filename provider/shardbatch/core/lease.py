@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from shardbatch.core.position import TRIM_HORIZON, Position, acceptable, after
+from shardbatch.core.position import TRIM_HORIZON, Kind, Position, acceptable, after
 from shardbatch.core.rows import SHARD_LEASE, Columns, Key, Namespace, Row, int_or_none, text_or_none
 from shardbatch.core.shard import HashRange, Shard
 from shardbatch.core.slice import Slice
@@ -151,6 +151,19 @@ def add(
         hash_range=shard.hash_range,
         caught_up_ms=unseen_ms if unseen_ms is not None else now_ms,  # what arrives after it and expires must show
         updated_at_ms=now_ms,
+    )
+
+
+def take_over(namespace: Namespace, shard: Shard, place: Position, count: int, now_ms: int, note: str) -> Lease:
+    """L1 for a shard that another library has read up to a place; nothing before it is read again.
+
+    At the shard's end there is nothing left to read of it.
+    """
+    return replace(
+        add(namespace, "", shard, place, count, now_ms),
+        completed=place.kind is Kind.SHARD_END,
+        caught_up_ms=None if place.exact else now_ms,
+        note=note,
     )
 
 

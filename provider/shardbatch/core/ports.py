@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Callable, Protocol
 
 from shardbatch.core.batch import Start
+from shardbatch.core.kcl import KclLease
 from shardbatch.core.position import Position
 from shardbatch.core.rows import Key, Namespace, Row, Table
 from shardbatch.core.shard import Shard
@@ -66,6 +67,23 @@ class LeaseStore(Protocol):
 
     def delete(self, seen: Row) -> bool:
         """Remove the row if the stored counter is still ``seen``'s; whether it was removed by this call."""
+        ...
+
+    def close(self) -> None:
+        """Give back connections."""
+
+
+class KclLeases(Protocol):
+    """A lease table of the Kinesis Client Library, which is only ever read."""
+
+    name: str
+
+    def leases(self) -> Sequence[KclLease]:
+        """All its leases, of whatever stream.
+
+        :raises ConfigurationError: if it is no such table.
+        :raises StoreError: if it cannot be asked.
+        """
         ...
 
     def close(self) -> None:

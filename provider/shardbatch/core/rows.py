@@ -123,7 +123,7 @@ APPLICATION = Table(
     "row_count",
     _columns(
         "stream_id:text start_position:text schema_version:int deployments:text claimed_by:text last_action:text "
-        "retention_ms:int row_count:int"
+        "retention_ms:int importing:text row_count:int"
     ),
 )
 TABLES = (SHARD_LEASE, BATCH, APPLICATION)
