@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from shardbatch.consumer import SYSTEM_CLOCK, land
 from shardbatch.consumer.import_kcl import import_kcl
+from shardbatch.core.batch import BatchState
 from shardbatch.core.kcl import of_stream
 from shardbatch.errors import WorkersAlive
 from shardbatch.local import Options, StreamServer
@@ -26,6 +29,8 @@ from tests.support.verbs import application, told
 
 SHARDS = [f"shardId-{number:012d}" for number in range(5)]
 MIDDLE = 2**127
+#: Three records that a producer packed into one: "one", "two", "three".
+AGGREGATE = base64.b64decode("84mawgoBYQoBYhoHCAAaA29uZRoHCAEaA3R3bxoJCAAaBXRocmVl7LQL+ttKeb2aTeDcIlFt/Q==")
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +95,16 @@ class Scene:
             self.rig.over(owner)
         return self.rig.sink()
 
+    def landed(self) -> list[tuple[Any, ...]]:
+        """The records of all committed batches, with their place and data."""
+        found: list[tuple[Any, ...]] = []
+        for batch in self.rig.batches(BatchState.COMMITTED):
+            for entry in self.rig.manifest(batch.batch_id)["slices"]:
+                for file in entry["files"]:
+                    rows = pq.read_table(self.rig.folder / file["path"]).to_pylist()
+                    found += [(row["sequence_number"], row["sub_sequence_number"], row["data"]) for row in rows]
+        return found
+
     def close(self) -> None:
         self.rig.store.close()
         self.client.close()
@@ -138,6 +153,18 @@ def test_after_kcl_3_what_it_has_cleaned_up_is_not_read_again(scene: Scene) -> N
     assert scene.bring(kcl) == {"imported"}
     later = scene.put(0, 1)
     assert scene.drain() == numbers(scene.merged[1:], later)
+
+
+def test_of_an_aggregate_that_kcl_has_read_in_part_the_rest_is_read(scene: Scene) -> None:  # K-42, KV-10
+    entry = {"Data": AGGREGATE, "PartitionKey": "k", "ExplicitHashKey": "0"}
+    (packed,) = scene.client.put_records(StreamName=scene.name, Records=[entry])["Records"]
+    kcl = scene.kcl(
+        item_2(SHARDS[2], packed["SequenceNumber"], sub=1, parents=(SHARDS[0],)),
+        item_2(SHARDS[4], scene.merged[2], parents=(SHARDS[1], SHARDS[3])),
+    )
+    assert scene.bring(kcl) == {"imported"}
+    assert scene.drain() == [f"{packed['SequenceNumber']}/2"]
+    assert scene.landed() == [(packed["SequenceNumber"], 2, b"three")]
 
 
 def test_of_a_table_for_several_streams_only_this_one_is_read(scene: Scene) -> None:
