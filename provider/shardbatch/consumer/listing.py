@@ -61,10 +61,11 @@ def tell_missed(consumer: Consumer, fresh: Sequence[Shard], listing: Sequence[Sh
     missing = missed(fresh, {shard.shard_id for shard in listing}, rows)
     if missing:
         consumer.warn(
-            "{}: no lease row, though this application has worked beside them. It was deleted, or an earlier listing "
-            "lacked the shard. It gets a new one and is read from its beginning (a shard without known parents: from "
-            "the application's start); records of it that were committed before come again, in another batch. What is "
-            "to be passed over, 'airflow shardbatch reset --shard' passes over.".format(named(missing))
+            "{}: no lease row, though this application has worked beside them. It was deleted, an earlier listing "
+            "lacked the shard, or all that it comes from expired while nobody claimed. It gets a new row and is read "
+            "from its beginning (a shard without known parents: from the application's start); records of it that "
+            "were committed before come again, in another batch. To have a shard read again, or not, use 'airflow "
+            "shardbatch reset' and delete no rows.".format(named(missing))
         )
 
 
