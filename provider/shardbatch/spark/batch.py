@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+#: The shard only keeps together what may lie in several of one generation, by explicit hash keys.
+KEY_ORDER = ("partition_key", "shard_generation", "shard_id", "record_index")
+
 
 class SparkBatch:
     """A frozen batch; a context manager, and each entering is a start of its own.
@@ -73,6 +76,19 @@ class SparkBatch:
         if not frames:
             return self.spark.createDataFrame([], RECORD_SCHEMA)
         return reduce(lambda left, right: left.unionAll(right), frames)
+
+    def ordered(self) -> DataFrame:
+        """The records so that each partition holds whole partition keys, one after the other, and the records of a key
+        stand in the order in which the stream took them, also where a split or merge moved the key to other shards.
+
+        A key lives in one line of shards, each a child of the one before, so ``shard_generation`` and ``record_index``
+        tell its order; it costs one shuffle by ``partition_key``. What keeps partitions as they are keeps the order
+        (``mapInArrow``, ``foreachPartition``, a write without ``partitionBy``); another shuffle or sort does not.
+        Between keys there is no order, nor between records of one key that were put with different explicit hash keys.
+
+        :raises StagingError: as :meth:`records` does.
+        """
+        return self.records().repartition("partition_key").sortWithinPartitions(*KEY_ORDER)
 
     def output(self, out: str) -> str:
         """The folder of this start below an output root: ``<out>/batch_id=…/start=…``. Write there and nowhere else.
