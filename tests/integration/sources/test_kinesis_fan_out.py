@@ -312,6 +312,20 @@ def test_a_removal_that_is_refused_is_said_and_fails_nothing(world: World, caplo
     assert "stays registered" in caplog.text
 
 
+def test_a_consumer_that_may_not_be_there_is_not_said_to_cost_money(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Under ``AUTO`` most roles may neither register nor remove; the stream has a consumer, but it is another's."""
+    caplog.set_level("INFO")
+    world.client.register_stream_consumer(StreamARN=arn(world), ConsumerName="somebody-else")
+    world.server.faults.add("DeregisterStreamConsumer", "error", error="AccessDeniedException", message="no")
+    source = fanned(world, fan_out=FanOut.AUTO)
+    source.identity()
+    source.end_reading(lambda: False)
+    assert [record.levelname for record in caplog.records if CONSUMER in record.getMessage()] == ["INFO"]
+    assert "costs money" not in caplog.text
+
+
 @pytest.mark.parametrize("name", ["etl", "a b/ü", "x" * 200])
 def test_a_consumers_name_is_one_that_the_service_takes(world: World, name: str) -> None:
     world.client.register_stream_consumer(StreamARN=arn(world), ConsumerName=consumer_name(name))
@@ -368,12 +382,20 @@ def test_polling_that_will_finish_goes_on(world: World, monkeypatch: pytest.Monk
     assert source.calls["RegisterStreamConsumer"] == 0
 
 
-@pytest.mark.parametrize("error", ["AccessDeniedException", "LimitExceededException"])
+@pytest.mark.parametrize(
+    ("operation", "error"),
+    [
+        ("RegisterStreamConsumer", "AccessDeniedException"),
+        ("RegisterStreamConsumer", "LimitExceededException"),
+        ("SubscribeToShard", "AccessDeniedException"),  # a policy that names the stream, but not its consumers
+        (EVENT, "KMSAccessDeniedException"),
+    ],
+)
 def test_polling_goes_on_where_fan_out_may_not_be_used(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: str
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, operation: str, error: str
 ) -> None:
     records = backlog(world, monkeypatch)
-    world.server.faults.add("RegisterStreamConsumer", "error", error=error, times=9)
+    world.server.faults.add(operation, "error", error=error, times=9)
     source = choosing(world)
     pages = until(source.read(FIRST, TRIM_HORIZON), records)
     assert sum(page.records.num_rows for page in pages) == records

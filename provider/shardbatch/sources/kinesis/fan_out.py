@@ -26,7 +26,7 @@ LEAST_LEFT = 30.0
 FULL_SHARE = 0.75
 #: Part of the time that must have gone by before an estimate counts.
 EVIDENCE = 0.05
-#: Failures in a row after which a subscription is given up for polling.
+#: Failures in a row after which a subscription is given up for polling; a refusal that will not pass counts for all.
 MOST_FAILURES = 3
 
 
@@ -110,11 +110,14 @@ class Choosing:
             return self._poll(place)
         try:
             return self._subscribing.ask(place)
+        except StreamNotFound:
+            raise
         except SourceError as error:
             self._failures += 1
-            if self._failures >= MOST_FAILURES:
-                self._give_up(error)
-            raise
+            if error.retryable and self._failures < MOST_FAILURES:
+                raise
+            self._give_up(error)
+            return Wait(0.0)
 
     def accept(self, answer: Decoded) -> None:
         """Count what polling achieves."""

@@ -70,7 +70,8 @@ class Registration:
             self._arn, self._active = None, False
 
     def remove(self) -> None:
-        """Take the consumer away, if there is one. A refusal is said in the log, for nothing else depends on it."""
+        """Take the consumer away, if there is one. A refusal is said in the log, for nothing else depends on it: as a
+        warning where it was used, else it may be that there is none."""
         with self._lock:
             self._arn, self._active = None, False
             try:
@@ -78,7 +79,10 @@ class Registration:
             except ShardNotFound:
                 return
             except SourceError as error:
-                log.warning("The consumer %s stays registered, which costs money: %s", self._name, error)
+                if self.used:
+                    log.warning("The consumer %s stays registered, which costs money: %s", self._name, error)
+                else:
+                    log.info("If a run left the consumer %s, it stays registered: %s", self._name, error)
             else:
                 log.info("The consumer %s was removed.", self._name)
 
