@@ -121,7 +121,7 @@ class ShardReader:
         full = records.num_rows >= options.page_records
         for piece in pieces(records, read, options.deaggregate, self._ask_range, options.page_records):
             last = not piece.more
-            # More may be behind a full answer, also if nothing of it is new, and is behind a piece of one.
+            # No lag of zero where more of the answer follows, or where it is full, or was dropped, and nothing is left.
             tip = last and (piece.records.num_rows > 0 or not (full or piece.oddities.dropped))
             yield self._page(
                 piece,
