@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from shardbatch.consumer import Frozen
 from shardbatch.core.shard import HashRange
@@ -19,11 +20,12 @@ KEYS = [f"key-{n}" for n in range(12)]
 class Resharded:
     """The data of a record are its key and its number among those of the key: ``key-3:17``."""
 
-    def __init__(self, server: StreamServer, folder: Path, shards: int = 1) -> None:
+    def __init__(self, server: StreamServer, folder: Path, shards: int = 1, **how: Any) -> None:
+        """:param how: options of the source."""
         self.world = World(server, shards)
         self.server = server
         self.sent: dict[str, int] = dict.fromkeys(KEYS, 0)
-        self.rig = Rig(folder / "staging", options={"source": self.world.source(), "clock": self.world.time.clock})
+        self.rig = Rig(folder / "staging", options={"source": self.world.source(**how), "clock": self.world.time.clock})
 
     def put(self, keys: Iterable[str] = KEYS) -> None:
         """One record of each key."""
