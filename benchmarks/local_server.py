@@ -2,18 +2,21 @@
 """How fast the local stream server takes and gives records. Prints one JSON line.
 
 ``python benchmarks/local_server.py [--records 336776]``: a server process is filled without an SDK, then read without
-and with boto3.
+and with boto3, and by enhanced fan-out. ``…_per_s`` are records a second by the clock, beside a client that is busy
+too; ``…_per_core_s`` are records a second of the server's own CPU time, which is what one core of this machine can do.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -50,6 +53,47 @@ def read_raw(url: str) -> int:
     return total
 
 
+def read_by_fan_out(url: str) -> int:
+    """Subscribes to all shards, one after the other, looking at each event's text only."""
+    connection = HTTPConnection(url.removeprefix("http://"))
+
+    def ask(operation: str, **fields: Any) -> HTTPResponse:
+        connection.request("POST", "/", json.dumps(fields), {"X-Amz-Target": f"Kinesis_20131202.{operation}"})
+        return connection.getresponse()
+
+    summary = json.loads(ask("DescribeStreamSummary", StreamName=STREAM).read())["StreamDescriptionSummary"]
+    registered = json.loads(ask("RegisterStreamConsumer", StreamARN=summary["StreamARN"], ConsumerName="c").read())
+    shards = json.loads(ask("ListShards", StreamName=STREAM).read())["Shards"]
+    total = 0
+    for shard in shards:
+        start = {"Type": "TRIM_HORIZON"}
+        answer = ask(
+            "SubscribeToShard",
+            ConsumerARN=registered["Consumer"]["ConsumerARN"],
+            ShardId=shard["ShardId"],
+            StartingPosition=start,
+        )
+        tail = b""
+        while True:
+            text = tail + answer.read1()
+            total += text.count(b'"SequenceNumber"')
+            if b'"MillisBehindLatest":0' in text:
+                break
+            tail = text[-21:]
+            total -= tail.count(b'"SequenceNumber"')
+        connection.close()
+    return total
+
+
+def cpu_seconds(pid: int) -> float | None:
+    """CPU time of a process so far, where the system has a ``/proc``."""
+    stat = Path(f"/proc/{pid}/stat")
+    if not stat.exists():
+        return None
+    fields = stat.read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def read_boto(url: str) -> int:
     """Reads all shards with boto3."""
     client = boto3.client(
@@ -78,14 +122,17 @@ def main() -> int:
             url = server.stdout.readline().strip()
             rates: dict[str, float] = {"records": count}
             for name, work in (
-                ("filled_per_s", lambda: fill_stream(url, STREAM, make_records(count))),
-                ("read_raw_per_s", lambda: read_raw(url)),
-                ("read_boto3_per_s", lambda: read_boto(url)),
+                ("filled", lambda: fill_stream(url, STREAM, make_records(count))),
+                ("read_raw", lambda: read_raw(url)),
+                ("read_by_fan_out", lambda: read_by_fan_out(url)),
+                ("read_boto3", lambda: read_boto(url)),
             ):
-                began = time.monotonic()
+                began, cpu = time.monotonic(), cpu_seconds(server.pid)
                 done = work()
-                assert done == count, f"{done} of {count} records"
-                rates[name] = round(count / (time.monotonic() - began))
+                assert done == count, f"{name}: {done} of {count} records"
+                rates[f"{name}_per_s"] = round(count / (time.monotonic() - began))
+                if cpu is not None:
+                    rates[f"{name}_per_core_s"] = round(count / (cpu_seconds(server.pid) - cpu))
         finally:
             server.terminate()
     print(json.dumps(rates))
