@@ -169,6 +169,8 @@ class Connection(asyncio.Protocol):
 
     def _write(self, reply: HttpReply, close: bool) -> None:
         transport = self._transport
+        if reply.events is not None and (transport is None or reply.reset or reply.keep is not None):
+            reply.events.close()
         if transport is None:
             return
         if reply.reset:

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
+from urllib3.exceptions import HTTPError
 
 from shardbatch.local import Clock, StreamServer
 from tests.support.aws import AwsServer
@@ -316,3 +317,55 @@ def test_a_taken_port_ends_the_process_with_a_reason(server: StreamServer) -> No
         _, errors = running.communicate(timeout=20)
     assert running.returncode == 1
     assert "choose another --port" in errors
+
+
+def subscription(client: Any) -> dict[str, Any]:
+    """A stream with a consumer; the fields of a subscription to its first shard."""
+    client.create_stream(StreamName="s", ShardCount=1)
+    arn = client.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]["StreamARN"]
+    consumer = client.register_stream_consumer(StreamARN=arn, ConsumerName="c")["Consumer"]["ConsumerARN"]
+    return {"ConsumerARN": consumer, "ShardId": ROOT, "StartingPosition": {"Type": "LATEST"}}
+
+
+@pytest.mark.parametrize("kind", ["reset", "cut"])
+def test_a_subscription_whose_answer_is_spoilt_is_none(server: StreamServer, client: Any, kind: str) -> None:
+    fields = subscription(client)
+    server.faults.add("SubscribeToShard", kind, applied=True)
+    with pytest.raises((BotoCoreError, HTTPError)):
+        client.subscribe_to_shard(**fields)
+    server.clock.advance(6)
+    next(iter(client.subscribe_to_shard(**fields)["EventStream"]))
+    errors = [call.error for call in server.calls.list("SubscribeToShardEvent")]
+    assert errors == [None]  # there was nothing to take over
+
+
+def test_one_connection_serves_a_subscription_and_then_other_calls(server: StreamServer, client: Any) -> None:
+    fields = subscription(client)
+    client.split_shard(StreamName="s", ShardToSplit=ROOT, NewStartingHashKey="1")
+    with connection(server) as kept:
+        for _ in range(2):
+            kept.request("POST", "/", json.dumps(fields), {"X-Amz-Target": f"{TARGET}SubscribeToShard"})
+            answer = kept.getresponse()
+            assert answer.getheader("Content-Type") == "application/vnd.amazon.eventstream"
+            assert b"ChildShards" in answer.read()
+            kept.request("POST", "/", b"{}", {"X-Amz-Target": f"{TARGET}ListStreams"})
+            assert json.loads(kept.getresponse().read())["StreamNames"] == ["s"]
+            server.clock.advance(6)
+
+
+def test_a_subscription_that_nobody_reads_waits(server: StreamServer, client: Any) -> None:
+    """The server keeps no more than a little of what its client does not take, and goes on with others."""
+    fields = subscription(client) | {"StartingPosition": {"Type": "TRIM_HORIZON"}}
+    for _ in range(30):
+        client.put_record(StreamName="s", PartitionKey="a", Data=b"x" * 1_000_000)
+    with connection(server) as kept:
+        kept.request("POST", "/", json.dumps(fields), {"X-Amz-Target": f"{TARGET}SubscribeToShard"})
+        answer = kept.getresponse()
+        answer.read(1)
+        client.list_streams()
+        sent = server.calls.count("SubscribeToShardEvent")
+        assert sent < 15
+        taken = 0
+        while taken < 40_000_000:  # in base64
+            taken += len(answer.read1())
+    assert server.calls.count("SubscribeToShardEvent") >= 30

@@ -181,6 +181,11 @@ class Caller:
         :raises SourceError: at once if it is refused, and later if an error comes in place of an event.
         """
         answer = self.once("subscribe_to_shard", ConsumerARN=consumer, ShardId=shard_id, StartingPosition=start)
+        if BODY not in answer:
+            raise SourceError(
+                "This version of botocore does not show the body of an answer.",
+                remedy="Update botocore, or choose FanOut.NEVER.",
+            )
         return events(answer[BODY], lambda code, message: self._named("subscribe_to_shard", code, message))
 
     def _named(self, operation: str, code: str, message: str, status: int = 0) -> SourceError:

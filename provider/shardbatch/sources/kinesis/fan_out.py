@@ -65,9 +65,9 @@ class Progress:
         self._bytes += answer.metered_bytes
         self._lag_ms = answer.millis_behind_latest
         if answer.records.num_rows:
-            arrivals = answer.records.column("arrival_time").cast("int64")
-            first = self._arrivals[0] if self._arrivals else arrivals[0].as_py() // 1000
-            self._arrivals = (first, arrivals[-1].as_py() // 1000)
+            arrivals = answer.records.column("arrival_time")
+            first = self._arrivals[0] if self._arrivals else arrivals[0].value // 1000
+            self._arrivals = (first, arrivals[-1].value // 1000)
 
     def too_slow(self) -> bool:
         """Whether polling will not reach the tip in the time that is left, and fan-out would be faster."""
