@@ -15,6 +15,7 @@ from shardbatch.errors import SourceError, StreamNotFound, Throttled
 from shardbatch.sources.kinesis import KinesisSource
 from shardbatch.sources.kinesis.registration import consumer_name
 from tests.integration.sources.kinesis_world import FIRST, STREAM, World, payloads, stopped_server, take, until
+from tests.support.aggregates import FIXTURE
 
 RECORDS = [b"r%d" % n for n in range(6)]
 EVENT = "SubscribeToShardEvent"
@@ -77,6 +78,14 @@ def test_reading_goes_on_after_a_checkpoint(world: World) -> None:
     page = next(iter(fanned(world).read(FIRST, after(numbers[2]))))
     assert payloads([page]) == RECORDS[3:]
     assert not page.checkpoint_gone
+
+
+def test_an_aggregate_comes_as_its_records_and_reading_goes_on_inside_of_it(world: World) -> None:  # K-42, KV-10
+    (sent,) = world.put(FIXTURE)
+    pages = until(fanned(world, page_records=2).read(FIRST, TRIM_HORIZON), 3)
+    assert payloads(pages) == [b"one", b"two", b"three"]
+    assert [page.next for page in pages if page.records.num_rows] == [after(sent, 1), after(sent, 2)]
+    assert payloads(until(fanned(world).read(FIRST, after(sent, 1)), 1)) == [b"three"]
 
 
 def test_reading_goes_on_from_a_time(world: World) -> None:
