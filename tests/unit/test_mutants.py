@@ -33,3 +33,9 @@ def test_every_mutant_says_what_it_breaks_and_has_tests_that_are_there() -> None
         for stage in stages_of(mutant, ROOT):
             for path in stage.paths:
                 assert (ROOT / path).exists(), f"{mutant.name}: {path}"
+
+
+@pytest.mark.parametrize("mutant", listed(ROOT / "tests" / "mutants"), ids=lambda mutant: mutant.name)
+def test_the_line_of_every_mutant_stands_in_the_sources_once(mutant: Mutant) -> None:
+    text = (ROOT / mutant.path).read_text("utf-8")
+    assert mutant.applied(text) != text
