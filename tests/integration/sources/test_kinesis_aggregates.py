@@ -81,6 +81,13 @@ def test_an_aggregate_that_expires_after_it_was_begun_is_a_gap(world: World) -> 
     assert (payloads([page]), page.checkpoint_gone) == ([b"kept"], True)
 
 
+def test_a_gap_before_an_answer_of_several_pages_is_told_with_the_first(world: World) -> None:  # K-7
+    first, last = world.put(b"read before", packed(0, 5))
+    world.server.trim(STREAM, FIRST, before=last)
+    pages = until(iter(world.source(page_records=2).read(FIRST, after(first))), 5)
+    assert [page.checkpoint_gone for page in pages] == [True, False, False]
+
+
 @pytest.mark.parametrize(("shard_id", "hash_key", "foreign"), [(LOW, 0, 1), (HIGH, 2**127, 2)])
 def test_hash_keys_are_held_against_the_range_of_the_shard_that_is_read(
     world: World, shard_id: str, hash_key: int, foreign: int

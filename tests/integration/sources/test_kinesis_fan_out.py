@@ -420,9 +420,12 @@ def test_polling_goes_on_with_a_botocore_that_shows_no_body(world: World, monkey
     assert source.calls["SubscribeToShard"] == 1
 
 
-def test_polling_goes_on_where_subscriptions_keep_failing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("events", [0, 1])
+def test_polling_goes_on_where_subscriptions_keep_failing(
+    world: World, monkeypatch: pytest.MonkeyPatch, events: int
+) -> None:
     records = backlog(world, monkeypatch)
-    world.server.faults.add(EVENT, "cut", times=100)
+    world.server.faults.add(EVENT, "cut", after=events, times=100)
     source = choosing(world)
     pages = until(source.read(FIRST, TRIM_HORIZON), records)
     numbers = [int(number) for page in pages for number in page.records.column("sequence_number").to_pylist()]
