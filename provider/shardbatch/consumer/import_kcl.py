@@ -188,7 +188,9 @@ def _begin(action: Action, identity: str, note: str) -> Application:
 
 def _bring(action: Action, taken: Taken, row: Lease | None, note: str) -> Done:
     """Make one lease; one that an earlier import left, before KCL moved on, is made anew."""
-    fresh = leases.take_over(action.namespace, taken.shard, taken.position, first_count(), action.now_ms(), note)
+    fresh = leases.take_over(
+        action.namespace, taken.shard, taken.position, first_count(), action.now_ms(), note, unseen=taken.unseen
+    )
     for _ in range(TRIES):
         if _stands(row, taken):
             return _told(taken, "imported" if row is fresh else "already")

@@ -214,7 +214,7 @@ def _gap(read: ShardRead, tally: _Tally, page: Page) -> Gap | None:
     reason = (
         "the shard left the stream before its end was read" if page.gone else "records expired before they were read"
     )
-    began = seen if lease.checkpoint_arrival_ms is None else lease.checkpoint_arrival_ms
+    began = (seen or None) if lease.checkpoint_arrival_ms is None else lease.checkpoint_arrival_ms
     gap = Gap(lease.checkpoint, first, began, tally.first_arrival_ms, reason)
     read.consumer.warn(
         "GAP in shard {} after {}: {}; first available is {}.".format(lease.shard_id, gap.after, reason, first)

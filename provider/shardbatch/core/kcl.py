@@ -58,13 +58,17 @@ class KclLease:
 
 @dataclass(frozen=True)
 class Taken:
-    """What becomes of a shard: its place and what it means, or ``refused``, why nothing can become of it."""
+    """What becomes of a shard: its place and what it means, or ``refused``, why nothing can become of it.
+
+    ``unseen``: KCL never began it, and its first records may have expired.
+    """
 
     shard: Shard
     position: Position
     meaning: str
     owner: str = ""
     refused: str = ""
+    unseen: bool = False
 
     @property
     def completed(self) -> bool:
@@ -131,10 +135,24 @@ def take_over(found: Sequence[KclLease], listing: Sequence[Shard], start: Positi
     lines = _Lines(shards, held)
     depth = generations({shard.shard_id: shard.parent_shard_ids for shard in shards.values()})
     order = sorted(shards, key=lambda name: (-depth[name], name))
-    return [
+    found = [
         _leased(held[name], shards[name], name in listed, start) if name in held else lines.unleased(shards[name])
         for name in order
     ]
+    return [_marked(taken) if _unseen(taken, held, listed) else taken for taken in found]
+
+
+def _unseen(taken: Taken, held: Mapping[str, KclLease], listed: Mapping[str, Shard]) -> bool:
+    """Whether records of a shard that KCL never began may have expired: a shard is as old as the end of its parents,
+    and those that KCL knew have left the listing, as a shard does when its last record expires."""
+    parents = taken.shard.parent_shard_ids
+    begins = taken.position == TRIM_HORIZON and taken.shard.shard_id in listed and not taken.refused
+    return begins and any(parent in held for parent in parents) and not any(parent in listed for parent in parents)
+
+
+def _marked(taken: Taken) -> Taken:
+    meaning = taken.meaning + "; its parents have left the stream, so some of it may have too, which becomes a gap"
+    return replace(taken, meaning=meaning, unseen=True)
 
 
 def _lineage(held: Mapping[str, KclLease], listed: Mapping[str, Shard]) -> dict[str, Shard]:

@@ -21,6 +21,9 @@ from shardbatch.errors import ProtocolError
 #: How the column of a shard without parents reads, which most are: it need not be parsed.
 NO_PARENTS = "[]"
 
+#: ``caught_up_ms`` of a shard whose records may have come and gone since nobody knows when.
+NEVER_MS = 0
+
 _namespace = lru_cache(maxsize=16)(Namespace)
 
 
@@ -29,7 +32,7 @@ class Lease(Row):
     """Who may work on a shard now, and up to where the application has committed it.
 
     ``caught_up_ms`` is when a read that was committed, or found nothing, last stood at the shard's tip; before that,
-    when the row was added. ``note`` says what a person last did to it, when and why.
+    when the row was added, or 0 (:data:`NEVER_MS`). ``note`` says what a person last did to it, when and why.
     """
 
     namespace: Namespace
@@ -154,15 +157,17 @@ def add(
     )
 
 
-def take_over(namespace: Namespace, shard: Shard, place: Position, count: int, now_ms: int, note: str) -> Lease:
+def take_over(
+    namespace: Namespace, shard: Shard, place: Position, count: int, now_ms: int, note: str, *, unseen: bool = False
+) -> Lease:
     """L1 for a shard that another library has read up to a place; nothing before it is read again.
 
-    At the shard's end there is nothing left to read of it.
+    At the shard's end there is nothing left to read of it. ``unseen``: what came and went before now must show.
     """
     return replace(
         add(namespace, "", shard, place, count, now_ms),
         completed=place.kind is Kind.SHARD_END,
-        caught_up_ms=None if place.exact else now_ms,
+        caught_up_ms=None if place.exact else NEVER_MS if unseen else now_ms,
         note=note,
     )
 

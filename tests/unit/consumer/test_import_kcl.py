@@ -13,6 +13,7 @@ import pytest
 from shardbatch.consumer import Outcome
 from shardbatch.consumer.action import Done
 from shardbatch.consumer.import_kcl import LOOKS, import_kcl
+from shardbatch.core.batch import BatchState
 from shardbatch.core.kcl import KclLease
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after, at_timestamp
@@ -283,8 +284,33 @@ def test_a_shard_that_left_the_stream_becomes_a_gap(rig: Rig) -> None:  # R102
     assert row is not None
     assert (row.completed, row.checkpoint) == (True, SHARD_END)
     answers = [rig.run(f"r{n}", policies=Policies(gap=GapPolicy.RECORD)) for n in range(3)]
-    assert sum(answer.gaps for answer in answers) == 1
+    assert sum(answer.gaps for answer in answers) == 3  # and of its children, which are as old as its end
     assert sorted(rig.committed(), key=int) == sorted(unread[2:], key=int)
+
+
+def test_what_expired_of_a_shard_that_kcl_never_began_is_a_gap(rig: Rig) -> None:
+    """The workers were stopped longer ago than the retention, right after a split: nothing of its children was read."""
+    rig.stream = ScriptedStream()
+    (parent,) = rig.stream.shards
+    low, high = rig.stream.split(parent)
+    rig.stream.put("expires", "stays", shard_id=low)
+    rig.stream.forget(parent)
+    rig.stream.trim(low, 1)
+    kcl = ScriptedKcl(lease(parent, "SHARD_END", child_shard_ids=(low, high)), lease(low, "TRIM_HORIZON"))
+    assert "becomes a gap" in {item.name: item.effect for item in bring(rig, kcl)}[low]
+    answer = rig.run("r1", policies=Policies(gap=GapPolicy.RECORD))
+    (batch,) = rig.batches(BatchState.COMMITTED)
+    found = {entry["shard_id"]: entry["gap"] for entry in rig.manifest(batch.batch_id)["slices"]}
+    assert answer.gaps == len(found) == 2
+    assert (found[low]["after"], found[low]["from_ms"]) == ("TRIM_HORIZON", None)
+    assert len(rig.committed()) == 1
+
+
+def test_a_child_of_a_shard_that_is_still_there_begins_without_a_gap(rig: Rig) -> None:
+    kcl, unread = half_read(rig)
+    bring(rig, kcl)
+    assert [rig.run(f"r{number}").gaps for number in range(3)] == [0, 0, 0]
+    assert sorted(rig.committed(), key=int) == sorted(unread, key=int)
 
 
 @pytest.mark.parametrize(
