@@ -261,6 +261,7 @@ def test_a_lease_that_a_run_has_taken_meanwhile_is_left(rig: Rig) -> None:
 
     found = bring(rig, moved, store=Interrupted(rig.store, SHARD_LEASE, overtake))
     assert {item.name: item.why for item in found if item.result == "left"} == {right: "a run has it already"}
+    assert "etl/orders" not in results(found)  # nor is it said that the application was imported
     row = rig.consumer().lease(right)
     assert row is not None
     assert row.checkpoint == after(kcl.rows[right].checkpoint)
