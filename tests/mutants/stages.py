@@ -32,8 +32,8 @@ FOLDERS = {
     "airflow": "tests/system/airflow",
     "spark": "tests/system/spark",
 }
-#: Unit tests that look at no mutant: at the embedded stream server, and at files beside the sources.
-NOT_OURS = ("tests/unit/local", "tests/unit/test_setup.py", "tests/unit/test_compose.py")
+#: Unit tests that look at no mutant: at the embedded stream server, at files beside the sources, and at the list.
+NOT_OURS = ("tests/unit/local", "tests/unit/test_setup.py", "tests/unit/test_compose.py", "tests/unit/test_mutants.py")
 
 
 @dataclass(frozen=True)
