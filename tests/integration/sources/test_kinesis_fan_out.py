@@ -391,6 +391,19 @@ def test_polling_that_will_finish_goes_on(world: World, monkeypatch: pytest.Monk
     assert source.calls["RegisterStreamConsumer"] == 0
 
 
+def test_turns_of_other_shards_are_no_slowness(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read that was just refused waits for its turn: only its own wait after the refusal counts."""
+    records = backlog(world, monkeypatch)
+    source = choosing(world, page_records=100)
+    pages = source.read(FIRST, TRIM_HORIZON)
+    until(pages, 100)
+    world.server.faults.add("GetRecords", "error", error="ProvisionedThroughputExceededException")
+    assert next(pages).millis_behind_latest is None
+    world.server.clock.advance(80)
+    until(pages, records - 100)
+    assert source.calls["RegisterStreamConsumer"] == 0
+
+
 @pytest.mark.parametrize(
     ("operation", "error"),
     [

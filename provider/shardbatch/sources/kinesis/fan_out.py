@@ -11,7 +11,7 @@ from typing import Any
 from shardbatch.core.ports import Clock
 from shardbatch.errors import SourceError, StreamNotFound
 from shardbatch.sources.kinesis.decoder import Decoded
-from shardbatch.sources.kinesis.pace import BYTES_PER_SECOND
+from shardbatch.sources.kinesis.pace import BYTES_PER_SECOND, LONGEST_REFUSAL
 from shardbatch.sources.kinesis.polling import Polling, Wait
 from shardbatch.sources.kinesis.registration import Registration
 from shardbatch.sources.kinesis.subscription import Subscribing
@@ -97,7 +97,8 @@ class Choosing:
         self._progress = progress
         self._wanted = False
         self._way: Polling | Subscribing = polling
-        self._asked_at: float | None = None
+        self._refused_at: float | None = None
+        self._spent = 0.0
         self._failures = 0
         self._given_up = False
 
@@ -135,11 +136,17 @@ class Choosing:
         self._way.drop()
 
     def _poll(self, place: dict[str, Any]) -> Decoded:
-        began = self._clock.monotonic() if self._asked_at is None else self._asked_at
-        self._asked_at = began
-        answer = self._polling.ask(place)
-        self._asked_at = None
-        self._progress.add(answer, self._clock.monotonic() - began)
+        began = self._clock.monotonic()
+        if self._refused_at is not None:  # the wait after it counts; what is longer were turns of other shards
+            self._spent += min(began - self._refused_at, LONGEST_REFUSAL)
+        try:
+            answer = self._polling.ask(place)
+        except SourceError:
+            self._refused_at = self._clock.monotonic()
+            self._spent += self._refused_at - began
+            raise
+        self._progress.add(answer, self._spent + self._clock.monotonic() - began)
+        self._refused_at, self._spent = None, 0.0
         return answer
 
     def _ready(self) -> bool:

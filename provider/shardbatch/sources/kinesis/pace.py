@@ -16,6 +16,8 @@ BYTES_PER_SECOND = 2 * MIB
 #: fit, so it may be somewhat smaller.
 FULL_ANSWER = 9 * MIB
 FULL_ANSWER_REST = 5.0
+#: Longest wait after a call that was refused for its rate.
+LONGEST_REFUSAL = 5.0
 
 
 class Pace:
@@ -83,7 +85,7 @@ class Patience:
         self._throttled += 1
         if self._throttled > self._throttles:
             raise error
-        return self._delay(self._throttled, 0.25, 5.0)
+        return self._delay(self._throttled, 0.25, LONGEST_REFUSAL)
 
     def failed(self, error: SourceError) -> float:
         """A call failed, or its answer must not be believed."""
