@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.hold import Held
 from shardbatch.consumer.turns import Pages
-from shardbatch.core.expiry import born_after
+from shardbatch.core.expiry import born_after, tip_seen
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import Budget
@@ -83,7 +83,7 @@ class _Tally:
             if self.first_arrival_ms is None:
                 self.first_arrival_ms = arrivals[0].value // 1000
             self.last_arrival_ms = arrivals[rows - 1].value // 1000
-        elif page.millis_behind_latest == 0:  # beside records it says nothing, see Budget.at_tip
+        elif page.millis_behind_latest == 0 and not page.ended:  # beside records it says nothing, see Budget.at_tip
             self.caught_up_ms = now_ms
 
     def unseen(self, page: Page, now_ms: int) -> bool:
@@ -239,6 +239,7 @@ def _kept(read: ShardRead, age_ms: int) -> bool:
 def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
     page = tally.page
     ended = page is not None and (page.ended or tally.interval_over)
+    looked = tip_seen(tally.lease) if ended else None  # no later look will tell: it bounds the age of the children
     return Slice(
         shard_id=tally.lease.shard_id,
         after=tally.lease.checkpoint,
@@ -251,7 +252,7 @@ def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
         first_arrival_ms=tally.first_arrival_ms,
         last_arrival_ms=tally.last_arrival_ms,
         millis_behind_latest=tally.lag,
-        caught_up_ms=tally.caught_up_ms,
+        caught_up_ms=looked if tally.caught_up_ms is None else tally.caught_up_ms,
         children=tuple(child.shard_id for child in page.children) if page is not None else (),
         gap=tally.gap,
         oddities=tally.oddities,

@@ -102,17 +102,17 @@ def _instants(rows: Iterable[Lease]) -> list[Instant]:
 def _read_up_to(lease: Lease) -> Instant | None:
     """Up to when it was read, by its own row: the last record, or the last look at its tip."""
     service: list[int | None] = [lease.checkpoint_arrival_ms]
-    worker: list[int | None] = [lease.caught_up_ms] if _tip_seen(lease) else []
+    worker: list[int | None] = [tip_seen(lease)]
     if lease.pending is not None:
         service.append(lease.pending.last_arrival_ms)
-        if not lease.pending.ended:  # the end of a shard may be seen long after its last record
-            worker.append(lease.pending.caught_up_ms)
+        worker.append(lease.pending.caught_up_ms)
     found = [Instant(ms, Timekeeper.SERVICE) for ms in service if ms is not None]
     found += [Instant(ms, Timekeeper.WORKER) for ms in worker if ms is not None]
     return max(found, default=None)
 
 
-def _tip_seen(lease: Lease) -> bool:
-    """Whether ``caught_up_ms`` tells of a look at the open shard's tip, and not of a new row or of the shard's end."""
+def tip_seen(lease: Lease) -> int | None:
+    """When a read last stood at the tip of the shard while that was open, as far as its row tells: the
+    ``caught_up_ms`` of a new row is none, and the end of a shard may be seen long after its last record."""
     looked = lease.pending is None and lease.millis_behind_latest == 0
-    return not lease.completed and (lease.checkpoint.exact or looked)
+    return lease.caught_up_ms if lease.completed or lease.checkpoint.exact or looked else None

@@ -66,9 +66,10 @@ def plan(
 ) -> Plan:
     """Sort the open, unstamped leases into those that this owner may take now and those that wait (KV-4).
 
-    A lease that this owner holds already comes first, so that a cleared claim answers as before; then one that others
-    wait for, which ends; then the largest backlog that it may have: what was last seen of it, and the time since then.
-    So a shard that was caught up comes again after its turn, also where ``max_shards`` takes a few only.
+    A lease that this owner holds already comes first, so that a cleared claim answers as before; then the largest
+    backlog that it may have: what was last seen of it, and the time since then. So every shard comes again after its
+    turn, also where ``max_shards`` takes a few only: no rank lets one that gets nowhere, as it cannot be read or its
+    gap waits for a person, keep the others out for ever. What is landed is read, and has no backlog.
     """
     rows = {lease.shard_id: lease for lease in leases}
     takeable: list[Lease] = []
@@ -87,15 +88,9 @@ def plan(
         else:
             held.append(lease)
 
-    awaited = {parent for lease in rows.values() if not lease.completed for parent in lease.parent_shard_ids}
-
-    def order(lease: Lease) -> tuple[bool, bool, int, str]:
-        return (
-            lease.lease_owner != owner,
-            lease.shard_id not in awaited,
-            lease.updated_at_ms - (lease.millis_behind_latest or 0),
-            lease.shard_id,
-        )
+    def order(lease: Lease) -> tuple[bool, int, str]:
+        behind = lease.millis_behind_latest if lease.pending is None else None
+        return lease.lease_owner != owner, lease.updated_at_ms - (behind or 0), lease.shard_id
 
     return Plan(tuple(sorted(takeable, key=order)), tuple(held), tuple(waiting))
 

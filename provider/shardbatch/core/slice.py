@@ -94,7 +94,8 @@ class Slice:
     """(``after``, ``until``] of one shard, landed as immutable files.
 
     ``until`` is ``SHARD_END`` when the shard has ended; ``last`` is the last record read, if any. ``raw_bytes``
-    counts the records' data, not the files. ``caught_up_ms`` is when the read stood at the shard's tip, if it did.
+    counts the records' data, not the files. ``caught_up_ms`` is when the read stood at the shard's tip, if it did; of
+    a shard that has ended, when a read last did while it was open.
     """
 
     shard_id: str

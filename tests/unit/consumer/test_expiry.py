@@ -10,7 +10,7 @@ import pytest
 
 from shardbatch.consumer.status import ShardStatus, Status, shards, status
 from shardbatch.core.interval import Interval
-from shardbatch.core.policies import GapPolicy, Policies
+from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -206,6 +206,51 @@ def test_children_that_nobody_came_for_within_the_retention_have_no_gap(rig: Rig
     later(rig, 18)
     answer = rig.run("r2")
     assert (answer.gaps, rig.committed()) == (0, sent)
+
+
+@pytest.mark.parametrize("records", [("a",), ()])
+def test_children_of_a_quiet_parent_that_ended_between_claim_and_read_have_no_gap(
+    rig: Rig, records: tuple[str, ...]
+) -> None:
+    """Their rows are made when the parent's is completed: its last record is long gone, the last look at its tip not."""
+    rig.options["options"] = ClaimOptions(drain_lineage=False)
+    (parent,) = rig.stream.shards
+    rig.stream.put(*records)
+    for number in range(10):
+        rig.run(f"quiet{number}")
+        later(rig, 3)
+    found = rig.claim("r1")
+    low, high = rig.stream.split(parent)
+    rig.land("r1", found)
+    assert rig.commit("r1", rig.freeze("r1")).completed == 1
+    rig.over("r1")
+    sent = rig.stream.put("b", shard_id=low)
+    later(rig, 20)
+    seen = look(rig)[1][parent]
+    assert rig.run("r2").batch_id is not None
+    assert not [line for line in rig.said if "GAP" in line]
+    assert rig.committed()[len(records) :] == sent
+    assert look(rig)[1][high].expires_from_ms == rig.consumer().leases()[2].caught_up_ms + 24 * HOUR
+    assert seen.state == "completed"
+
+
+def test_a_late_look_at_a_parents_end_does_not_hide_what_expired_of_its_children(rig: Rig) -> None:
+    rig.options["options"] = ClaimOptions(drain_lineage=False)
+    (parent,) = rig.stream.shards
+    rig.stream.put("a")
+    rig.run("r1")
+    found = rig.claim("r2")
+    low, _ = rig.stream.split(parent)
+    rig.stream.put("lost", shard_id=low)
+    later(rig, 23)
+    rig.land("r2", found)  # sees the end of the parent, a day after it
+    rig.commit("r2", rig.freeze("r2"))
+    rig.over("r2")
+    later(rig, 2)
+    rig.stream.trim(low, keep=0)
+    rig.stream.put("left", shard_id=low)
+    answer = rig.run("r3", policies=RECORD)
+    assert low in gaps(rig, answer.batch_id)
 
 
 def test_a_child_that_is_younger_than_what_was_read_of_its_parent_has_no_gap(rig: Rig) -> None:

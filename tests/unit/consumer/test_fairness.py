@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from shardbatch.consumer.hold import Held, Renewal
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Clock
+from shardbatch.errors import SourceError
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -63,6 +65,41 @@ def test_open_shards_of_every_generation_have_their_turn(rig: Rig) -> None:
     for number in range(3):
         rig.run(f"last{number}", options=options)
     assert set(sent) <= set(rig.committed())
+
+
+def test_a_parent_whose_gap_waits_for_a_person_does_not_keep_the_others_out(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=2)
+    gapped, other = rig.stream.shards
+    options = ClaimOptions(max_shards=1)
+    rig.run("r0", options=options)
+    rig.run("r1", options=options)
+    rig.stream.split(gapped)
+    rig.stream.forget(gapped)
+    sent = rig.stream.put("a", shard_id=other)
+    for number in range(2, 6):
+        rig.run(f"r{number}", options=options)
+    assert any(f"GAP in shard {gapped}" in line for line in rig.said)
+    assert rig.committed() == sent
+
+
+def test_a_parent_that_cannot_be_read_does_not_keep_the_others_out(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=2)
+    broken, other = rig.stream.shards
+    options = ClaimOptions(max_shards=1)
+    rig.stream.split(broken)
+    rig.stream.failing[broken] = SourceError("refused")
+    sent = rig.stream.put("a", shard_id=other)
+    for number in range(4):
+        found = rig.claim(f"r{number}", options=options)
+        with suppress(SourceError):
+            rig.land(f"r{number}", found, options=options)
+        frozen = rig.freeze(f"r{number}")
+        if frozen.batch_id is not None:
+            rig.work(frozen)
+        rig.commit(f"r{number}", frozen)
+        rig.over(f"r{number}")
+    assert any(broken in line for line in rig.said if "could not be read" in line)
+    assert rig.committed() == sent
 
 
 def test_what_one_run_had_no_time_for_is_read_first_by_the_next(rig: Rig) -> None:

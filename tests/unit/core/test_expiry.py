@@ -70,17 +70,18 @@ def test_a_shard_that_is_read_to_its_end_has_nothing_left_to_lose() -> None:
 
 
 def test_a_child_of_which_nothing_was_read_is_as_old_as_the_end_of_its_youngest_parent() -> None:
-    left = row("left", completed=True, checkpoint=SHARD_END, checkpoint_arrival_ms=30, caught_up_ms=500)
+    left = row("left", completed=True, checkpoint=SHARD_END, checkpoint_arrival_ms=30, caught_up_ms=None)
     right = row("right", checkpoint=after("9"), checkpoint_arrival_ms=20, caught_up_ms=35)
     child = row("child", ("left", "right"), caught_up_ms=600)
     assert since(child, left, right) == (35, "worker")
-    assert since(child, left) == (30, "service")  # when its end was seen says nothing: 500 is no bound
+    assert since(child, left) == (30, "service")
+    assert since(child, replace(left, caught_up_ms=33)) == (33, "worker")  # the last look at its tip before it ended
     assert since(child) is None
 
 
 def test_parents_that_never_had_a_record_pass_the_question_on() -> None:
-    oldest = row("oldest", completed=True, checkpoint=SHARD_END, checkpoint_arrival_ms=30)
-    empty = row("empty", ("oldest", "unknown"), completed=True, checkpoint=SHARD_END)
+    oldest = row("oldest", completed=True, checkpoint=SHARD_END, checkpoint_arrival_ms=30, caught_up_ms=None)
+    empty = row("empty", ("oldest", "unknown"), completed=True, checkpoint=SHARD_END, caught_up_ms=None)
     child = row("child", ("empty",))
     assert since(child, oldest, empty) == (30, "service")
     ended = replace(empty, completed=False, pending=landed(until=SHARD_END, ended=True, last_arrival_ms=44))

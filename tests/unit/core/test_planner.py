@@ -79,23 +79,23 @@ def test_stamped_leases_are_passed_by() -> None:
     assert found.held == (stamped,)
 
 
-def test_own_leases_come_first_then_awaited_ones_then_large_backlogs() -> None:
+def test_own_leases_come_first_then_large_backlogs_of_which_what_is_landed_is_none() -> None:
     rows = [
         row("young", "old", lag=900),
         row("old", completed=True),
         row("small", lag=5),
         row("large", lag=50),
-        row("parent", lag=1),
+        replace(ended(row("parent", lag=700)), lease_owner=None),
         row("child", "parent"),
         row("mine", owner=ME),
     ]
     listed = {lease.shard_id for lease in rows}
-    assert takeable(rows, listed) == ["mine", "parent", "young", "large", "small"]
+    assert takeable(rows, listed) == ["mine", "young", "large", "small", "parent"]
 
 
 def test_a_child_that_this_owner_reads_on_is_its_own() -> None:
     rows = [ended(row("p")), row("c", "p", owner=ME)]
-    assert takeable(rows, {"p", "c"}) == ["p", "c"]
+    assert takeable(rows, {"p", "c"}) == ["c", "p"]
 
 
 def test_shards_are_spread_evenly_and_keep_their_group() -> None:
