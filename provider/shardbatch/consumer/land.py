@@ -16,6 +16,7 @@ from shardbatch.consumer.shard_read import ShardRead, Stopped, read_shard
 from shardbatch.consumer.turns import Pages, Reading, Turns
 from shardbatch.core import lease as leases
 from shardbatch.core.batch import BatchState
+from shardbatch.core.expiry import born_after
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.planner import ready_child
@@ -177,11 +178,7 @@ class _Task:
             return None  # that parent is younger than the claim: the next one gives it a row
         if not ready_child(child, parents, self.owner):
             return None
-        row = self.consumer.lease(child.shard_id)
-        if row is None:
-            now = self.consumer.now_ms()
-            fresh = leases.add(self.consumer.namespace, self.consumer.scope, child, TRIM_HORIZON, first_count(), now)
-            row = fresh if self.consumer.store.create(fresh) else self.consumer.lease(child.shard_id)
+        row = self.consumer.lease(child.shard_id) or self._added(child)
         if row is None or row.completed or row.batch_id is not None:
             return None
         if row.lease_owner == self.owner:
@@ -193,6 +190,22 @@ class _Task:
             return None
         self.consumer.say("Shard {} follows its parents in this run.".format(child.shard_id))
         return taken
+
+    def _added(self, child: Shard) -> Lease | None:
+        """The row of a child that is younger than the claim. This task may be late too: its age is told as by a claim,
+        but for an interval, whose rows tell nothing of looks that came before."""
+        consumer = self.consumer
+        born = born_after(child, consumer.lease) if consumer.interval is None else None
+        fresh = leases.add(
+            consumer.namespace,
+            consumer.scope,
+            child,
+            TRIM_HORIZON,
+            first_count(),
+            consumer.now_ms(),
+            born.ms if born else None,
+        )
+        return fresh if consumer.store.create(fresh) else consumer.lease(child.shard_id)
 
 
 def land(consumer: Consumer, owner: Owner, group: str, tip_ms: int, stop: threading.Event | None = None) -> Landed:

@@ -115,4 +115,4 @@ def tip_seen(lease: Lease) -> int | None:
     """When a read last stood at the tip of the shard while that was open, as far as its row tells: the
     ``caught_up_ms`` of a new row is none, and the end of a shard may be seen long after its last record."""
     looked = lease.pending is None and lease.millis_behind_latest == 0
-    return lease.caught_up_ms if lease.completed or lease.checkpoint.exact or looked else None
+    return lease.caught_up_ms if lease.checkpoint.exact or looked else None

@@ -26,7 +26,8 @@ class ReadLimits:
     :param run_duration: time from the run's start after which its read tasks read no further, however late they began
         and however often they were tried; default no limit. Set to the schedule's period less what Spark and the
         commit need, it keeps a late run from delaying the next one. A task that begins later reads one answer of each
-        shard, so that runs that are always late get on too. It goes by the clocks of Airflow's scheduler and worker.
+        shard, so that runs that are always late get on too where that has records. It goes by the clocks of Airflow's
+        scheduler and worker.
     :raises ConfigurationError: for a limit of zero or less, or of another type.
     """
 

@@ -8,7 +8,7 @@ from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
-from shardbatch.core.position import TRIM_HORIZON, Position
+from shardbatch.core.position import SHARD_END, TRIM_HORIZON
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import Slice
@@ -21,8 +21,7 @@ NOW = 1_800_000_000_000
 
 
 def landed(shard_id: str, records: int, behind: int) -> Slice:
-    until = Position.parse("TRIM_HORIZON")
-    return Slice(shard_id, TRIM_HORIZON, until, ended=True, records=records, millis_behind_latest=behind)
+    return Slice(shard_id, TRIM_HORIZON, SHARD_END, ended=True, records=records, millis_behind_latest=behind)
 
 
 def fresh(shard_id: str, parents: tuple[str, ...] = ()) -> Lease:

@@ -212,7 +212,7 @@ def test_children_that_nobody_came_for_within_the_retention_have_no_gap(rig: Rig
 def test_children_of_a_quiet_parent_that_ended_between_claim_and_read_have_no_gap(
     rig: Rig, records: tuple[str, ...]
 ) -> None:
-    """Their rows are made when the parent's is completed: its last record is long gone, the last look at its tip not."""
+    """Their rows are made once the parent's is completed: its last record is long gone, the last look at it is not."""
     rig.options["options"] = ClaimOptions(drain_lineage=False)
     (parent,) = rig.stream.shards
     rig.stream.put(*records)
@@ -220,18 +220,15 @@ def test_children_of_a_quiet_parent_that_ended_between_claim_and_read_have_no_ga
         rig.run(f"quiet{number}")
         later(rig, 3)
     found = rig.claim("r1")
-    low, high = rig.stream.split(parent)
+    low, _ = rig.stream.split(parent)
     rig.land("r1", found)
     assert rig.commit("r1", rig.freeze("r1")).completed == 1
     rig.over("r1")
     sent = rig.stream.put("b", shard_id=low)
     later(rig, 20)
-    seen = look(rig)[1][parent]
     assert rig.run("r2").batch_id is not None
     assert not [line for line in rig.said if "GAP" in line]
     assert rig.committed()[len(records) :] == sent
-    assert look(rig)[1][high].expires_from_ms == rig.consumer().leases()[2].caught_up_ms + 24 * HOUR
-    assert seen.state == "completed"
 
 
 def test_a_late_look_at_a_parents_end_does_not_hide_what_expired_of_its_children(rig: Rig) -> None:
@@ -251,6 +248,24 @@ def test_a_late_look_at_a_parents_end_does_not_hide_what_expired_of_its_children
     rig.stream.put("left", shard_id=low)
     answer = rig.run("r3", policies=RECORD)
     assert low in gaps(rig, answer.batch_id)
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_a_child_that_a_late_read_makes_a_row_for_has_a_gap_if_its_parent_was_not_looked_at(
+    rig: Rig, *, quiet: bool
+) -> None:
+    (parent,) = rig.stream.shards
+    rig.stream.put("a")
+    rig.run("r1")
+    later(rig, 30 if quiet else 0)
+    rig.run("r2", policies=RECORD)
+    found = rig.claim("r3")
+    low, _ = rig.stream.split(parent)
+    later(rig, 0 if quiet else 30)
+    rig.stream.put("left", shard_id=low)
+    rig.land("r3", found, policies=RECORD)
+    told = [line for line in rig.said if f"GAP in shard {low}" in line]
+    assert bool(told) is not quiet
 
 
 def test_a_child_that_is_younger_than_what_was_read_of_its_parent_has_no_gap(rig: Rig) -> None:
