@@ -135,11 +135,11 @@ def take_over(found: Sequence[KclLease], listing: Sequence[Shard], start: Positi
     lines = _Lines(shards, held)
     depth = generations({shard.shard_id: shard.parent_shard_ids for shard in shards.values()})
     order = sorted(shards, key=lambda name: (-depth[name], name))
-    found = [
+    places = [
         _leased(held[name], shards[name], name in listed, start) if name in held else lines.unleased(shards[name])
         for name in order
     ]
-    return [_marked(taken) if _unseen(taken, held, listed) else taken for taken in found]
+    return [_marked(taken) if _unseen(taken, held, listed) else taken for taken in places]
 
 
 def _unseen(taken: Taken, held: Mapping[str, KclLease], listed: Mapping[str, Shard]) -> bool:
