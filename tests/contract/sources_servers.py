@@ -107,12 +107,11 @@ class Stream:
     def settle(self) -> None:
         wait_until(lambda: self.summary()["StreamStatus"] == "ACTIVE", 20, f"{self.name} to be active")
 
-    def source(self, *, by_arn: bool = False, **options: Any) -> KinesisSource:
+    def source(self, *, by_arn: bool = False, hurried: bool = True, **options: Any) -> KinesisSource:
         named = self.summary()["StreamARN"] if by_arn else self.name
         options = {"idle_interval": timedelta(0), "calls_per_second": 5.0, **options}
-        return KinesisSource(
-            self.world.reader, named, clock=Hurried(self.world.now_ms).clock, options=KinesisOptions(**options)
-        )
+        clock = Hurried(self.world.now_ms).clock if hurried else None
+        return KinesisSource(self.world.reader, named, clock=clock, options=KinesisOptions(**options))
 
     def put(self, *texts: str, hash_key: int = 0) -> list[str]:
         """Write records into the shard that owns a hash key; their sequence numbers."""

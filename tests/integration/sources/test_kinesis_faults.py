@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from botocore.awsrequest import AWSResponse
 
+from shardbatch.core.policies import FanOut
 from shardbatch.core.position import TRIM_HORIZON, after
 from shardbatch.errors import InvalidAnswer, SourceError, StreamNotFound, Throttled
 from shardbatch.sources.kinesis.calls import Unreachable
@@ -259,7 +260,7 @@ def test_a_missing_iterator_on_an_open_shard_is_not_its_end(world: World) -> Non
     pages = until(iter(source.read(FIRST, TRIM_HORIZON)), 6)
     assert payloads(pages) == RECORDS
     assert not any(page.ended for page in pages)
-    assert source.calls["ListShards"] == 2
+    assert source.calls["ListShards"] == 1
 
 
 def test_an_open_shard_that_never_gives_an_iterator_is_an_error(world: World) -> None:  # R30
@@ -377,3 +378,20 @@ def test_no_record_bytes_stand_in_logs_or_errors(world: World, caplog: pytest.Lo
     for text in (caplog.text, str(caught.value)):
         assert "a very secret" not in text
         assert "YSB2ZXJ5IHNlY3JldCB2YWx1ZQ" not in text
+
+
+@pytest.mark.parametrize("fan_out", [FanOut.NEVER, FanOut.ALWAYS])
+def test_a_closed_shard_does_not_end_at_an_answer_that_lacks_its_iterator(
+    world: World, fan_out: FanOut
+) -> None:  # KV-7
+    """The listing says that it is closed, and it has more records."""
+    world.put(b"a", b"b")
+    world.split()
+    world.server.options.heartbeat_seconds = 0.02
+    operation = "GetRecords" if fan_out is FanOut.NEVER else "SubscribeToShardEvent"
+    world.server.faults.add(operation, "no_iterator")
+    if fan_out is FanOut.NEVER:
+        world.server.faults.add(operation, "empty")
+    pages = list(world.source(fan_out=fan_out, app_name="etl").read(FIRST, TRIM_HORIZON))
+    assert payloads(pages) == [b"a", b"b"]
+    assert [child.shard_id[-1] for child in pages[-1].children] == ["1", "2"]

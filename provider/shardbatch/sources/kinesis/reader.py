@@ -35,6 +35,7 @@ class ShardReader:
         self._next = start
         self._last_read: str | None = None
         self._expect_checkpoint = start.kind is Kind.AFTER_SEQUENCE_NUMBER
+        self._end_claimed_at: Position | None = None
         self._patience = caller.patience()
         self._sent = caller.sent()
 
@@ -79,23 +80,26 @@ class ShardReader:
     def _believe(self, answer: Decoded) -> tuple[bool, tuple[Shard, ...]]:
         """Whether the shard has ended, and its children.
 
-        :raises InvalidAnswer: if the answer contradicts itself or the listing.
+        An end that names no children is believed of a closed shard once it is claimed twice at one place: the shard may
+        have more records, and an answer that merely lost its iterator looks the same.
+
+        :raises InvalidAnswer: if the answer contradicts itself or the listing, or is to be asked for again.
         """
         ending = judge(answer.next_iterator, answer.children)
         if ending is Ending.OPEN:
             return False, ()
         if ending is Ending.ENDED:
             return True, answer.children
-        if ending is Ending.CLAIMED:
-            ended, children = confirmed(self._shard_id, list_all(self._caller))
-            if ended:
-                return True, children
-        raise InvalidAnswer(
-            f"An answer claims the end of {self._shard_id} of the {self._caller.where}, but names no valid children"
-            " and the listing shows the shard open."
-            if ending is Ending.CLAIMED
-            else f"An answer on {self._shard_id} of the {self._caller.where} contradicts itself about the shard's end."
-        )
+        where = f"{self._shard_id} of the {self._caller.where}"
+        if ending is Ending.CONTRADICTORY:
+            raise InvalidAnswer(f"An answer on {where} contradicts itself about the shard's end.")
+        if self._end_claimed_at != self._next:
+            self._end_claimed_at = self._next
+            raise InvalidAnswer(f"An answer claims the end of {where} and names no children; it is asked for again.")
+        ended, children = confirmed(self._shard_id, list_all(self._caller))
+        if ended:
+            return True, children
+        raise InvalidAnswer(f"Answers claim the end of {where} and name no children, but the listing shows it open.")
 
     def _gone(self, error: ShardNotFound) -> tuple[Iterable[Page], float]:
         """The shard is gone if the listing agrees. :raises StreamNotFound: if it is the stream that is gone."""
