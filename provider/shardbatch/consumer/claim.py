@@ -229,13 +229,17 @@ def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
 
 
 def _most(consumer: Consumer, me: str, found: Plan) -> int:
-    """How many leases this run takes: its share beside others that are reading, and not more than ``max_shards``."""
+    """How many leases this run takes: its share beside other groups that read, and not more than ``max_shards``."""
     free = len(found.takeable)
     if consumer.interval is not None:
         return free
     share = min(free, fair_share(found, me))
     if share < free:
-        consumer.say("Leaving {} of {} free shards to others, since other runs are reading.".format(free - share, free))
+        consumer.say(
+            "Leaving {} of {} free shards to the groups that share the application and are reading.".format(
+                free - share, free
+            )
+        )
     return min(share, consumer.options.max_shards or share)
 
 

@@ -9,7 +9,7 @@ from heapq import heapify, heapreplace
 from typing import Callable
 
 from shardbatch.core.lease import Lease
-from shardbatch.core.owner import ResetHolder
+from shardbatch.core.owner import Owner, ResetHolder
 from shardbatch.core.shard import Shard, generations, inconsistent
 
 #: Airflow keeps a mapped task's label in a column of 250 characters on PostgreSQL and fails the task beyond.
@@ -96,15 +96,22 @@ def plan(
 
 
 def fair_share(found: Plan, owner: str) -> int:
-    """How many of the takeable leases a run takes beside others at work: its part of all, rounded up (K-28, KV-13).
+    """How many of the takeable leases a run takes where groups share an application: its part, rounded up.
 
-    At work are the owners of leases that could not be taken and are in no batch; what a batch holds is read already.
-    What the owner holds, it keeps.
+    The others are the groups that hold leases now, whose next runs take what is left; what a batch holds is read.
+    Another run of this group is none: it has claimed, and only a later one could take what this one leaves. What the
+    owner holds, it keeps. (K-28, KV-13)
     """
     held = [lease.lease_owner for lease in found.held if lease.batch_id is None]
-    others = [name for name in held if name is not None and ResetHolder.parse(name) is None]
+    groups = [_group(name) for name in held if name is not None and ResetHolder.parse(name) is None]
+    others = [group for group in groups if group != _group(owner)]
     mine = sum(lease.lease_owner == owner for lease in found.takeable)
     return max(mine, -(-(len(found.takeable) + len(others)) // (1 + len(set(others)))))
+
+
+def _group(name: str) -> tuple[str, ...]:
+    owner = Owner.parse(name)
+    return (name,) if owner is None else (owner.deployment, owner.dag_id, owner.group_id)
 
 
 def spread(

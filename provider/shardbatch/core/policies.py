@@ -84,8 +84,8 @@ class Policies:
 class ClaimOptions:
     """How a run claims leases.
 
-    :param max_shards: shards that one run takes, default all that are claimable (1 or more). Beside other runs that are
-        reading it takes its share of them at most.
+    :param max_shards: shards that one run takes, default all that are claimable (1 or more). Beside other groups
+        that read (``shared``) it takes its share of them at most.
     :param read_tasks: mapped read tasks at most, default 16 (1 to 1000). A second one is opened only for more shards
         than one reads at once (``ReadLimits(concurrency)``).
     :param stuck_after: how long records may wait for leases that others hold before the run fails, default 1 hour.

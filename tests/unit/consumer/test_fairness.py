@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from shardbatch.consumer import claim
 from shardbatch.consumer.hold import Held, Renewal
 from shardbatch.core.limits import ReadLimits
+from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Clock
 from shardbatch.errors import SourceError
@@ -154,22 +156,25 @@ def test_leases_of_a_run_that_is_over_are_spread_anew_over_the_read_tasks_of_thi
     assert found.shards == 8
 
 
-def test_a_run_beside_another_that_reads_leaves_it_a_share_and_takes_the_largest_backlogs(rig: Rig) -> None:
+@pytest.mark.parametrize(
+    ("second", "share"), [(Owner("here", "twin", "r2", "orders"), 4), (Owner("here", "dag", "r2", "orders"), 6)]
+)
+def test_a_run_beside_another_group_that_reads_leaves_it_a_share_and_takes_the_largest_backlogs(
+    rig: Rig, second: Owner, share: int
+) -> None:
     rig.stream = ScriptedStream(shards=8, page_size=1)
     for number, shard_id in enumerate(rig.stream.shards):
         rig.stream.put(*"a" * (2 + number), shard_id=shard_id)
         rig.stream.now_ms += 1000
     rig.run("r0", limits=ReadLimits(records=1))
     assert rig.claim("r1", options=ClaimOptions(max_shards=2)).shards == 2
-    found = rig.claim("r2")
-    assert found.shards == 4  # KV-13
-    free = [lease for lease in rig.consumer().leases() if lease.lease_owner is None]
-    mine = rig.consumer().leases(lease_owner=str(rig.owner("r2")))
-    assert min(lease.millis_behind_latest or 0 for lease in mine) > max(
-        lease.millis_behind_latest or 0 for lease in free
-    )
-    assert any("Leaving 2 of 6 free shards" in line for line in rig.said)
-    assert rig.claim("r3").shards == 2
+    found = claim(rig.consumer(options=ClaimOptions(shared=True)), second)
+    assert found.shards == share  # KV-13
+    rows = rig.consumer().leases()
+    mine = [lease.millis_behind_latest or 0 for lease in rows if lease.lease_owner == str(second)]
+    assert min(mine) > max((lease.millis_behind_latest or 0 for lease in rows if lease.lease_owner is None), default=0)
+    assert any("Leaving 2 of 6 free shards" in line for line in rig.said) == (share == 4)
+    assert rig.claim("r3").shards == 6 - share
 
 
 def test_a_run_whose_slices_are_frozen_needs_no_share(rig: Rig) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
-from shardbatch.core.owner import ResetHolder
+from shardbatch.core.owner import Owner, ResetHolder
 from shardbatch.core.planner import Plan, complete_lineage, fair_share, label, plan, ready_child, spread, unknown_shards
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after, at_timestamp
 from shardbatch.core.rows import Namespace
@@ -164,18 +164,20 @@ def test_descendants_of_a_slice_that_waits_wait_too() -> None:
 
 
 @pytest.mark.parametrize(("leases", "workers", "target"), [(10, 3, 4), (9, 3, 3), (2, 5, 1), (7, 2, 4), (1, 1, 1)])
-def test_a_run_takes_its_part_beside_others_that_read(leases: int, workers: int, target: int) -> None:
-    others = [row(f"h{n}", owner=f"here/dag/run-{n}/group/incremental") for n in range(workers - 1)]
+def test_a_run_takes_its_part_beside_other_groups_that_read(leases: int, workers: int, target: int) -> None:
+    others = [row(f"h{n}", owner=f"here/dag-{n}/run/group/incremental") for n in range(workers - 1)]
     free = [row(f"s{n}") for n in range(leases - len(others))]
     assert fair_share(Plan(tuple(free), tuple(others), ()), ME) == target  # K-28, K-29, KV-13
 
 
-def test_what_a_batch_holds_or_a_reset_is_no_reading_run_and_what_is_mine_stays_mine() -> None:
+def test_what_a_batch_a_reset_or_an_earlier_run_holds_is_no_other_group_and_what_is_mine_stays_mine() -> None:
     free = tuple(row(f"s{n}") for n in range(4))
-    stamped = replace(ended(row("x"), "here/dag/other/group/incremental"), batch_id="b")
+    stamped = replace(ended(row("x"), "here/other/run/group/incremental"), batch_id="b")
     reset = row("y", owner=str(ResetHolder("0123456789ab")))
     assert fair_share(Plan(free, (stamped, reset), ()), ME) == 4
-    reading = row("z", owner="here/dag/other/group/incremental")
+    earlier = row("w", owner=str(Owner("here", "dag", "earlier", "group")))
+    assert fair_share(Plan(free, (earlier,), ()), ME) == 4
+    reading = row("z", owner="here/other/run/group/incremental")
     assert fair_share(Plan(free[:3], (reading,), ()), ME) == 2  # KV-13: 4 leases, another holds 1
     mine = tuple(replace(lease, lease_owner=ME) for lease in free)
     assert fair_share(Plan(mine, (reading,), ()), ME) == 4
