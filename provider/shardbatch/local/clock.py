@@ -17,14 +17,14 @@ class Clock:
 
     def __init__(self, source: Callable[[], float] = time.time) -> None:
         self._source = source
-        self._offset = 0.0
+        self._offset_ms = 0.0
         self._last_ms = 0
         self._lock = threading.Lock()
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch; never less than an earlier answer."""
         with self._lock:
-            self._last_ms = max(self._last_ms, int((self._source() + self._offset) * 1000))
+            self._last_ms = max(self._last_ms, round(self._source() * 1000 + self._offset_ms))
             return self._last_ms
 
     def now(self) -> float:
@@ -42,5 +42,5 @@ class Clock:
         if not seconds >= 0:
             raise ValueError(f"the clock only moves forward, got {seconds!r} seconds; pass 0 or more")
         with self._lock:
-            self._offset += seconds
+            self._offset_ms += seconds * 1000
         return self.now()

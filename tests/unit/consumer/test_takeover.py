@@ -72,7 +72,7 @@ def frozen_and_deleted(rig: Rig, shards: int) -> tuple[list[str], Frozen]:
     return sent, rig.freeze("r1")
 
 
-def test_the_batch_of_a_deleted_run_is_adopted_once_it_has_stood_still(rig: Rig) -> None:
+def test_the_batch_of_a_deleted_run_is_adopted_once_it_has_stood_still(rig: Rig) -> None:  # KV-15
     sent, frozen = frozen_and_deleted(rig, shards=1)
     began = rig.time.ms
     found = rig.claim("r3", options=SHORT)
@@ -92,7 +92,7 @@ def test_the_batch_of_a_deleted_run_that_looks_old_comes_before_new_records(rig:
     assert (found.outcome, found.batch_id) == (Outcome.ADOPTED, frozen.batch_id)
 
 
-def test_a_batch_of_a_run_that_nobody_knows_is_left_alone_while_it_shows_life(rig: Rig) -> None:
+def test_a_batch_of_a_run_that_nobody_knows_is_left_alone_while_it_shows_life(rig: Rig) -> None:  # KV-15
     _, frozen = frozen_and_deleted(rig, shards=1)  # the same id by mistake: the run is another Airflow's, and at work
     consumer = rig.consumer()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lineage graphs of KCL's own tests under our rule: every listed shard gets a row, the oldest are read first (KV-5).
+"""Lineage graphs of KCL's own tests under our rule: every listed shard gets a row, the oldest come first (K-12, KV-5).
 
 KCL makes rows for some ancestors only and finds the others as parents end: what it makes is what we may take at once.
 """

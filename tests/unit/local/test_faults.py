@@ -218,6 +218,14 @@ def test_a_bad_option_is_refused_and_changes_nothing(change: dict[str, Any]) -> 
     assert options == Options()
 
 
+@pytest.mark.parametrize("start_ms", range(1_700_000_000_000, 1_700_000_000_020))
+def test_steps_of_a_fifth_of_a_second_lose_no_millisecond(start_ms: int) -> None:
+    clock = Clock(lambda: start_ms / 1000)
+    for step in range(1, 6):
+        clock.advance(0.2)
+        assert clock.now_ms() == start_ms + step * 200
+
+
 def test_the_clock_never_goes_back() -> None:
     times = iter([100.0, 90.0, 101.0])
     clock = Clock(lambda: next(times))
