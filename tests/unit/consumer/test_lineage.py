@@ -53,7 +53,10 @@ def test_the_stream_is_listed_once_for_all_children_that_the_listing_shows(rig: 
     assert len(listed) - 6 <= 1  # the scripted shards list once themselves, to name their children
 
 
-def test_a_child_that_another_run_reads_is_left_to_it(rig: Rig) -> None:
+@pytest.mark.parametrize(
+    "reader", [pytest.param("another", id="nobody knows"), pytest.param("here/dag/r0/orders/incremental", id="at work")]
+)
+def test_a_child_that_another_run_reads_is_left_to_it(rig: Rig, reader: str) -> None:
     rig.stream.put("a")
     (parent,) = rig.stream.shards
     found = rig.claim("r1")
@@ -61,7 +64,7 @@ def test_a_child_that_another_run_reads_is_left_to_it(rig: Rig) -> None:
     rig.stream.put("b", shard_id=left)
     consumer = rig.consumer()
     child = next(shard for shard in rig.stream.list_shards() if shard.shard_id == left)
-    theirs = leases.take(leases.add(consumer.namespace, "", child, TRIM_HORIZON, 7, 1), "another", "000", 1)
+    theirs = leases.take(leases.add(consumer.namespace, "", child, TRIM_HORIZON, 7, 1), reader, "000", 1)
     assert rig.store.create(theirs)
     rig.land("r1", found)
     assert consumer.lease(left) == theirs
