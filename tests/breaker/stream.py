@@ -32,6 +32,8 @@ class ExpiringStream(ScriptedStream):
         self.sent: dict[str, Sent] = {}
         self._closed_ms: dict[str, int] = {}
         self._before: list[Shard] = []
+        #: Shards that a listing left out, or showed beside a parent that it called open.
+        self.hidden: set[str] = set()
         super().__init__(**options)
 
     @property
@@ -76,9 +78,12 @@ class ExpiringStream(ScriptedStream):
         self.expire()
         listing = self.list_shards()
         if how == "old" and self._before:
-            return [shard for shard in self._before if not self.shards[shard.shard_id].gone]
+            shown = [shard for shard in self._before if not self.shards[shard.shard_id].gone]
+            self.hidden |= {shard.shard_id for shard in listing} - {shard.shard_id for shard in shown}
+            return shown
         if how == "racing":
             known = {shard.shard_id for shard in self._before if not shard.closed}
+            self.hidden |= {shard.shard_id for shard in listing if known.intersection(shard.parent_shard_ids)}
             return [replace(shard, closed=shard.closed and shard.shard_id not in known) for shard in listing]
         return listing
 
