@@ -125,6 +125,12 @@ def test_a_full_answer_of_which_nothing_is_new_is_not_the_tip(world: World) -> N
     assert [(page.records.num_rows, page.millis_behind_latest) for page in pages] == [(0, 1), (1, 0)]
 
 
+def test_a_lag_of_zero_beside_the_checkpoints_own_record_is_not_the_tip(world: World) -> None:  # R38
+    (sent,) = world.put(b"read before")
+    pages = take(iter(world.source().read(FIRST, after(sent))), 2)
+    assert [(page.records.num_rows, page.millis_behind_latest) for page in pages] == [(0, 1), (0, 0)]
+
+
 def test_aggregates_may_be_read_as_they_are(world: World) -> None:
     sent = world.put(FIXTURE, b"plain", FIXTURE)
     (page,) = take(iter(world.source(deaggregate=Deaggregate.OFF).read(FIRST, TRIM_HORIZON)), 1)

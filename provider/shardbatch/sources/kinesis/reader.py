@@ -122,11 +122,10 @@ class ShardReader:
             self._last_read = records.column(0)[-1].as_py()
         options = self._caller.options
         records, read = fresh(records, self._start)
-        full = records.num_rows >= options.page_records
         for piece in pieces(records, read, options.deaggregate, self._ask_range, options.page_records):
             last = not piece.more
-            # No lag of zero where more of the answer follows, or where it is full, or was dropped, and nothing is left.
-            tip = last and (piece.records.num_rows > 0 or not (full or piece.oddities.dropped))
+            # No lag of zero where more of the answer follows, or where it had records and none is left of them.
+            tip = last and (piece.records.num_rows > 0 or answer.records.num_rows == 0)
             yield self._page(
                 piece,
                 lag=answer.millis_behind_latest if tip else max(1, answer.millis_behind_latest),
