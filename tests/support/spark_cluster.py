@@ -24,6 +24,16 @@ from tests.support.waiting import wait_until
 PYTHON_RUNNER = "org.apache.spark.deploy.PythonRunner"
 #: For JVMs that live for seconds.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: Of an application of one small driver and one core.
+SMALL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.extraJavaOptions": QUICK,
+    "spark.executor.extraJavaOptions": QUICK,
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.cores.max": "1",
+    "spark.sql.shuffle.partitions": "1",
+}
 OVER = frozenset({"FINISHED", "KILLED", "FAILED", "ERROR"})
 
 

@@ -29,22 +29,13 @@ from shardbatch.landing.area import StagingArea
 from shardbatch.stores.sql import SQLStore
 from tests.support.committed import committed
 from tests.support.scripted import ScriptedStream
-from tests.support.spark_cluster import QUICK, SparkCluster, python_application, spark_cluster
+from tests.support.spark_cluster import SMALL, SparkCluster, python_application, spark_cluster
 from tests.support.waiting import wait_until
 from tests.system.spark_operator.one_try import State, operator
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 JOB = Path(__file__).parent / "spark_operator" / "held_job.py"
-CONF = {
-    "spark.ui.enabled": "false",
-    "spark.driver.extraJavaOptions": QUICK,
-    "spark.executor.extraJavaOptions": QUICK,
-    "spark.driver.memory": "512m",
-    "spark.executor.memory": "512m",
-    "spark.cores.max": "1",
-    "spark.sql.shuffle.partitions": "1",
-}
 RECORDS = [f"r{number}" for number in range(12)]
 #: Far longer than a test: whoever waits for it fails.
 GRACE = timedelta(minutes=20)
@@ -114,7 +105,7 @@ class Scene:
     def start_try(self, run_id: str, frozen: Frozen, **more: Any) -> subprocess.Popen[bytes]:
         given = {
             "run_id": run_id,
-            "conf": CONF,
+            "conf": SMALL,
             **{name: getattr(frozen, name) for name in ("manifest_uri", "manifest_digest", "batch_id", "attempt")},
             **python_application(JOB, str(self.folder / "out"), str(self.folder / "gate")),
             **more,

@@ -15,23 +15,13 @@ from airflow.sdk import DAG, get_parsing_context
 
 from shardbatch import ClaimOptions, KinesisStream, SparkSubmitBatchOperator, StreamBatch
 from tests.support.deadly import DeadlyLeases, DeadlyStaging
-from tests.support.spark_cluster import QUICK, python_application
+from tests.support.spark_cluster import SMALL, python_application
 from tests.system.airflow.alive_names import GIVEN_UP, IN_CLIENT, IN_CLUSTER, retried
 
 FOLDER = Path(os.environ.get("SHARDBATCH_TEST_FOLDER", "/nonexistent"))
 JOB = Path(__file__).parent.parent.parent / "spark_operator" / "held_job.py"
 #: Whoever waits for the long one fails; the short one is waited for.
 LONG, SHORT = timedelta(hours=1), timedelta(seconds=10)
-SPARK = {
-    "spark.ui.enabled": "false",
-    "spark.driver.extraJavaOptions": QUICK,
-    "spark.executor.extraJavaOptions": QUICK,
-    "spark.driver.memory": "512m",
-    "spark.executor.memory": "512m",
-    "spark.cores.max": "1",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.log.level": "WARN",
-}
 
 
 def make(name: str) -> DAG:
@@ -53,7 +43,7 @@ def make(name: str) -> DAG:
             batch=batch,
             retries=1 if retried(name) else 0,
             heartbeat=timedelta(seconds=1),
-            conf={**SPARK, "spark.sql.warehouse.dir": str(FOLDER / "warehouse")},
+            conf={**SMALL, "spark.log.level": "WARN", "spark.sql.warehouse.dir": str(FOLDER / "warehouse")},
             **application(name),
         )
     return dag
