@@ -109,9 +109,9 @@ def _told(taken: Taken, result: str, why: str = "") -> Done:
 
 
 def _same(action: Action, plan: Sequence[Taken]) -> tuple[Done, ...]:
-    """What was imported already and stands as it was; nothing else may be there.
+    """What was imported already and stands as it was.
 
-    :raises ConfigurationError: if something else is.
+    :raises ConfigurationError: if a shard of the import stands elsewhere, or has no lease.
     """
     rows = {row.shard_id: row for row in action.leases()}
     if any(not _stands(rows.get(taken.shard.shard_id), taken) for taken in plan):
