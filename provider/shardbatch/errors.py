@@ -8,6 +8,7 @@
     │   ├── UnsupportedSchema       rows or a manifest of a version that this one cannot read
     │   ├── StreamRecreated         the stream under this name is another one than the checkpoints belong to
     │   ├── ApplicationTaken        another DAG or group claims this application's leases already
+    │   ├── OutputTaken             an output root belongs to another application
     │   └── ImportUnfinished        leases of KCL were begun to be taken over; until that is done nothing is claimed
     ├── SourceError                 the stream could not be read
     │   ├── StreamNotFound
@@ -87,6 +88,15 @@ class ApplicationTaken(ConfigurationError):
     remedy = (
         "Give this one an app_name of its own. If both are to divide the shards, or this one takes the other's place, "
         "say claim=ClaimOptions(shared=True)."
+    )
+
+
+class OutputTaken(ConfigurationError):
+    """An output root belongs to another application; readers would see the records of both."""
+
+    remedy = (
+        "Give this application a root of its own. If both are meant to write there, say output=Outputs(shared=True) in "
+        "both; if this one takes the other's place, 'airflow shardbatch adopt-root' hands the root over."
     )
 
 

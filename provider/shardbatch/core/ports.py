@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Callable, Protocol
 
 from shardbatch.core.batch import Start
+from shardbatch.core.decision import Decision
 from shardbatch.core.kcl import KclLease
 from shardbatch.core.position import Position
 from shardbatch.core.rows import Key, Namespace, Row, Table
@@ -178,10 +179,34 @@ class SliceWriter(Protocol):
         """Drop what was written."""
 
 
+class OutputRoots(Protocol):
+    """The folders that applications write below and readers read. Errors are :class:`StagingError`."""
+
+    def place(self, root: str) -> str:
+        """One text for a root in whatever spelling: ``/x/out``, ``file:///x/out``; ``s3://b/out``, ``s3a://b//out/``."""
+        ...
+
+    def look(self, root: str, folders: Sequence[str], app: str, *, shared: bool) -> None:
+        """See before a decision that it can be told here: each of these folders, relative to the root, is seen, the
+        root can be written to, and it is the application's, or is claimed for it.
+
+        :raises OutputTaken: if it is another application's and not both say that they share it.
+        """
+
+    def mark(self, root: str, decision: Decision) -> None:
+        """Leave the marker of a decision, named by batch and ``decided``. The same name always has the same text, so it
+        may be written again and by anyone, and is never overwritten."""
+
+    def sum_if_due(self, root: str) -> bool:
+        """Write a sum of the markers if many are loose, and remove what older sums cover; whether one was written."""
+        ...
+
+
 class Landing(Protocol):
     """The staging area. Paths are relative to its folder, with forward slashes. Errors are :class:`StagingError`."""
 
     uri: str
+    outputs: OutputRoots
 
     def check(self, namespace: Namespace) -> None:
         """See that the folder is there and can be written below the namespace, the fence of permissions."""
