@@ -25,6 +25,7 @@
     │   ├── LeaseLost               another owner has it now; this one stops and changes nothing
     │   ├── AttemptAlive            an older attempt of the batch may still be running
     │   ├── NothingFinished         no start of the application finished, so there is nothing to commit
+    │   ├── StartUnfinished         an application ended well and left a block of open_batch half done
     │   ├── WorkFailed              a task of the block failed or did nothing
     │   ├── ReplayRefused           the batch is not committed, or its owner is at work
     │   ├── WorkersAlive            KCL workers move the leases that are to be taken over
@@ -198,6 +199,13 @@ class NothingFinished(ProtocolError):
         "Run the work under 'with open_batch(spark) as batch' and write to batch.output(...), "
         'or say policy=Policies(sink="own") if the sink is atomic by itself.'
     )
+
+
+class StartUnfinished(ProtocolError):
+    """An application has ended, but it entered a block of open_batch that it did not leave well."""
+
+    remedy = "Let errors leave the block and end the application; then run the task again: its output is not half then."
+    retryable = True
 
 
 class WorkFailed(ProtocolError):

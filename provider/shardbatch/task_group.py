@@ -12,7 +12,7 @@ from airflow.sdk import Param, TaskGroup, TriggerRule
 from shardbatch.assets import committed_batches
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.owner import MODES
-from shardbatch.core.policies import ClaimOptions, Policies, Sink
+from shardbatch.core.policies import ClaimOptions, Outputs, Policies, Sink
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
@@ -20,7 +20,7 @@ from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.claim import ClaimOperator
 from shardbatch.operators.commit import CommitOperator, ReportOperator
-from shardbatch.operators.ended import leave_note
+from shardbatch.operators.end_record import is_given, record_ends
 from shardbatch.operators.freeze import FreezeOperator
 from shardbatch.operators.read import ReadOperator
 
@@ -40,8 +40,21 @@ RETRYING = {
 FIXED = frozenset(
     {
         *("task_id", "trigger_rule", "task_group", "dag", "depends_on_past", "wait_for_downstream", "outlets"),
-        *("entry", "handed", "claim_id", "skips", "freeze", "work", "noted", "claim_task", "read_task", "kind", "text"),
-        *("app_name", "stream", "leases", "staging", "group_id", "limits", "claim", "policies"),
+        *(
+            "entry",
+            "handed",
+            "claim_id",
+            "skips",
+            "freeze",
+            "work",
+            "given",
+            "idle",
+            "claim_task",
+            "read_task",
+            "kind",
+            "text",
+        ),
+        *("app_name", "stream", "leases", "staging", "group_id", "limits", "claim", "policies", "output", "commit"),
     }
 )
 
@@ -54,8 +67,8 @@ class StreamBatch(TaskGroup):
 
     It makes the tasks ``claim``, ``read`` (mapped), ``freeze``, ``commit`` and ``report``; the last stands beside the
     group and runs only when something must fail the run after its commit. ``manifest_uri``, ``manifest_digest``,
-    ``batch_id``, ``attempt``, ``record_count`` and ``args`` are outputs of ``freeze`` for templated fields;
-    ``committed`` is the outcome.
+    ``batch_id``, ``attempt`` and ``record_count`` are outputs of ``freeze`` for templated fields, ``args`` and
+    ``environment`` have them as an application wants them; ``committed`` is the outcome.
 
     :param group_id: as in ``TaskGroup``; it stands in the owner of the leases.
     :param app_name: an independent consumer of the stream; no slash.
@@ -65,6 +78,7 @@ class StreamBatch(TaskGroup):
     :param limits: how much one run reads, default ``ReadLimits()``.
     :param claim: how leases are claimed, default ``ClaimOptions()``.
     :param policy: what to do when something cannot go on, default ``Policies()``.
+    :param output: what the application's output roots are to their readers, default ``Outputs()``.
     :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "kinesis"}}``. Default: three
         retries with a delay that grows from 10 seconds to 5 minutes, unless ``default_args`` say otherwise.
     :param task_group_kwargs: arguments of ``TaskGroup``.
@@ -82,6 +96,7 @@ class StreamBatch(TaskGroup):
         limits: ReadLimits | None = None,
         claim: ClaimOptions | None = None,
         policy: Policies | None = None,
+        output: Outputs | None = None,
         task_args: Mapping[str, Mapping[str, Any]] | None = None,
         **task_group_kwargs: Any,
     ) -> None:
@@ -95,7 +110,7 @@ class StreamBatch(TaskGroup):
                 "it stands in a mapped task group, where Airflow cannot map its read task.",
                 "Loop in Python instead: one StreamBatch for each stream.",
             )
-        more = {"group_id": self.group_id, "limits": limits, "claim": claim, "policies": policy}
+        more = {"group_id": self.group_id, "limits": limits, "claim": claim, "policies": policy, "outputs": output}
         try:
             self.application = Application.of(app_name, stream, leases, staging, **more)
         except ConfigurationError as error:
@@ -151,9 +166,17 @@ class StreamBatch(TaskGroup):
         return self._frozen("record_count")
 
     @property
-    def args(self) -> XComArg:
-        """The argument list from which ``open_batch`` finds the batch, for an operator that starts an application."""
-        return self._frozen("args")
+    def args(self) -> list[str]:
+        """The argument list from which ``open_batch`` finds the batch, for an operator that starts an application:
+        templates, for a templated field of that operator, which also tell for which task and try it works."""
+        found: list[str] = self._ours["freeze"].args
+        return found
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The same as environment variables, for a templated field such as ``env``."""
+        found: dict[str, str] = self._ours["freeze"].environment
+        return found
 
     @property
     def committed(self) -> XComArg:
@@ -192,6 +215,7 @@ class StreamBatch(TaskGroup):
             **step("commit", trigger_rule=TriggerRule.NONE_FAILED),
         )
         self._ours["commit"] = commit
+        freeze.commit = commit.task_id
         self._ours["report"] = self._make_report(commit)
 
     def _make_report(self, commit: CommitOperator) -> Any:
@@ -226,6 +250,7 @@ class StreamBatch(TaskGroup):
             "limits": app.limits,
             "claim": app.claim,
             "policies": app.policies,
+            "output": app.outputs,
         }
 
     def _own(self, name: str) -> dict[str, Any]:
@@ -266,6 +291,7 @@ class StreamBatch(TaskGroup):
         inside = {task.task_id: task for task in self.iter_tasks() if task.task_id not in ours}
         work = [task for task in inside.values() if not task.is_setup and not task.is_teardown]
         freeze, commit = self._ours["freeze"], self._ours["commit"]
+        given = sorted(task.task_id for task in work if is_given(task, freeze.task_id))
         if not work:
             self._require_landing_only(inside)
             commit.trigger_rule = TriggerRule.ALL_SUCCESS  # it stands directly after freeze, a setup task
@@ -277,11 +303,11 @@ class StreamBatch(TaskGroup):
         for task in [*inside.values(), *self._ours.values()]:
             self._require_fitting(task)
         commit.work = sorted(task.task_id for task in work)
-        if self.application.policies.sink is Sink.OWN:
-            noting = [task for task in work if not task.inherits_from_empty_operator]  # those Airflow never runs
-            commit.noted = sorted(task.task_id for task in noting)
-            for task in noting:
-                leave_note(task)
+        commit.given = given or commit.work
+        commit.idle = sorted(task.task_id for task in work if task.inherits_from_empty_operator)
+        for task in work:
+            if task.task_id not in commit.idle:
+                record_ends(task, self.application, freeze.task_id, only=commit.given == [task.task_id])
         freeze.skips = sorted(inside)
         claim = self._ours["claim"]
         claim.skips = sorted({*inside, *ours} - {claim.task_id})

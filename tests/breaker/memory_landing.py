@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A staging area in memory, for schedules that are played by the thousand."""
+"""A staging area and output roots in memory, for schedules that are played by the thousand."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shardbatch.core.batch import Start
+import pyarrow.compute as pc
+
+from shardbatch.core.decision import Decision
 from shardbatch.core.position import Position, after
 from shardbatch.core.rows import Namespace
 from shardbatch.core.slice import LandedFile
+from shardbatch.core.start import Begun, EndRecord, Left, Start
 from shardbatch.errors import StagingError
 
 
@@ -17,10 +21,15 @@ class MemoryWriter:
     def __init__(self, landing: MemoryLanding, path: str) -> None:
         self._landing, self._path = landing, path
         self._rows: list[str] = []
+        self.arrivals_ms: tuple[int, int] | None = None
 
     def write(self, page: Any) -> None:
         columns = page.to_pydict()
         self._rows += map(str, map(after, columns["sequence_number"], columns["sub_sequence_number"]))
+        if page.num_rows:
+            found = pc.min_max(page.column("arrival_time").cast("int64")).as_py()
+            known = self.arrivals_ms or (found["min"] // 1000, found["max"] // 1000)
+            self.arrivals_ms = min(known[0], found["min"] // 1000), max(known[1], found["max"] // 1000)
 
     def rest(self) -> None:
         """All is in memory anyway."""
@@ -33,17 +42,48 @@ class MemoryWriter:
         self._landing.files.pop(self._path, None)
 
 
+class MemoryRoots:
+    """Output roots: markers by root, batch and ``decided``."""
+
+    def __init__(self) -> None:
+        self.markers: dict[tuple[str, str, int], Decision] = {}
+
+    def place(self, root: str) -> str:
+        return root
+
+    def look(self, root: str, folders: Sequence[str], app: str, *, shared: bool) -> None:
+        """All is seen."""
+
+    def mark(self, root: str, decision: Decision) -> None:
+        held = self.markers.setdefault((root, decision.batch_id, decision.decided), decision)
+        assert held == decision, "a marker is never overwritten with another text"
+
+    def sum_if_due(self, root: str) -> bool:
+        return False
+
+    def highest(self, root: str) -> dict[str, Decision]:
+        """What a reader of a root goes by, by batch."""
+        found: dict[str, Decision] = {}
+        for (place, batch_id, decided), told in self.markers.items():
+            if place == root and (batch_id not in found or decided > found[batch_id].decided):
+                found[batch_id] = told
+        return found
+
+
 class MemoryLanding:
-    """Files, manifests, done markers and committed markers in dictionaries."""
+    """Files, manifests, what starts and tasks leave, and committed markers in dictionaries."""
 
     uri = "memory:"
 
     def __init__(self) -> None:
         self.files: dict[str, list[str]] = {}
         self.manifests: dict[str, bytes] = {}
+        self.begun: dict[str, list[Begun]] = {}
         self.starts: dict[str, list[Start]] = {}
-        self.outputs: dict[tuple[str, str], list[str]] = {}
-        self.markers: dict[tuple[str, int], tuple[Start, ...]] = {}
+        self.ends: dict[str, dict[str, EndRecord]] = {}
+        #: What each start has written, by root and its id.
+        self.written: dict[tuple[str, str], list[str]] = {}
+        self.outputs = MemoryRoots()
         self._number = itertools.count()
 
     def check(self, namespace: Namespace) -> None:
@@ -68,21 +108,24 @@ class MemoryLanding:
     def missing_files(self, namespace: Namespace, batch_id: str) -> list[str]:
         return [] if batch_id in self.manifests else [batch_id]
 
+    def starts_of(
+        self, namespace: Namespace, batch_id: str, work: str, attempt: int
+    ) -> tuple[Sequence[Begun], Mapping[str, Start]]:
+        begun = [b for b in self.begun.get(batch_id, ()) if (b.work, b.attempt) == (work, attempt)]
+        return begun, {start.start_id: start for start in self.starts.get(batch_id, ())}
+
+    def leave_end(self, namespace: Namespace, batch_id: str, record: EndRecord, unique: str) -> None:
+        held = self.ends.setdefault(batch_id, {}).setdefault(unique, record)
+        assert held == record, "an end record is never overwritten with another"
+
+    def left_by(self, namespace: Namespace, batch_id: str, works: Sequence[str]) -> dict[str, Left]:
+        found: dict[str, Left] = {}
+        for work in works:
+            ends = tuple(record for record in self.ends.get(batch_id, {}).values() if record.work == work)
+            begun = frozenset(b.attempt for b in self.begun.get(batch_id, ()) if b.work == work)
+            if ends or begun:
+                found[work] = Left(ends, begun)
+        return found
+
     def finished_starts(self, namespace: Namespace, batch_id: str) -> list[Start]:
         return list(self.starts.get(batch_id, ()))
-
-    def mark_committed(self, output: str, batch_id: str, decided: int, *starts: Start) -> None:
-        held = self.markers.setdefault((batch_id, decided), starts)
-        assert held == starts, "a marker is never overwritten with another start"
-
-    def published(self) -> dict[str, list[str]]:
-        """What a reader of the highest markers sees, by batch."""
-        highest: dict[str, int] = {}
-        for batch_id, decided in self.markers:
-            highest[batch_id] = max(decided, highest.get(batch_id, 0))
-        return {
-            batch_id: [
-                row for start in self.markers[batch_id, decided] for row in self.outputs[batch_id, start.start_id]
-            ]
-            for batch_id, decided in highest.items()
-        }

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from shardbatch.consumer import Claim, Committed, Consumer, Frozen, Outcome, claim, commit, freeze, land
+from shardbatch.consumer.end_record import Ended, leave_end_record
 from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.decision import Decision
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import Clock, LeaseStore, Verdict
 from shardbatch.core.position import Position, after
 from shardbatch.core.rows import BATCH, Namespace
+from shardbatch.core.start import Begun, EndRecord, Start, Work
 from shardbatch.landing.area import StagingArea
-from shardbatch.landing.layout import start_name, starts_folder
+from shardbatch.landing.layout import BEGUN, DONE, MARKERS, start_name, work_folder, works_folder
 from shardbatch.stores.memory import MemoryStore
 from tests.support.scripted import ScriptedStream
 
@@ -50,6 +54,8 @@ class Rig:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    starts: list[tuple[str, str]] = field(default_factory=list)
+    tries: int = 0
 
     def consumer(self, **changes: Any) -> Consumer:
         self.folder.mkdir(exist_ok=True)
@@ -87,23 +93,60 @@ class Rig:
     def freeze(self, run: str, handed: str | None = None, **changes: Any) -> Frozen:
         return freeze(self.consumer(**changes), self.owner(run), handed)
 
-    def work(self, frozen: Frozen, name: str = "transform", start_id: str | None = None) -> str:
-        """What an application does that finishes: its output, then its done marker."""
-        assert frozen.batch_id is not None
-        chosen = start_id or f"s{frozen.attempt}"
-        out = self.folder.parent / "out"
-        place = out / f"batch_id={frozen.batch_id}" / f"start={chosen}"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "records.json").write_text(json.dumps(self.records(frozen.batch_id)))
-        folder = starts_folder(Namespace("etl", self.stream.name), frozen.batch_id)
-        marker = self.folder / folder / start_name(frozen.attempt, chosen) / "start.json"
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        done = {"start_id": chosen, "attempt": frozen.attempt, "work": name, "outputs": [str(out)]}
-        marker.write_text(json.dumps(done))
+    def work(self, frozen: Frozen, name: str = "transform", start_id: str | None = None, **said: Any) -> str:
+        """What a task does that ends well: an application with one start, then its end record."""
+        chosen = self.start(frozen, name, start_id, **said)
+        self.end(frozen, name, token=said.get("token", ""))
         return chosen
 
-    def commit(self, run: str, frozen: Frozen, **changes: Any) -> Committed:
-        return commit(self.consumer(**changes), self.owner(run), frozen.batch_id, frozen.attempt)
+    def start(
+        self,
+        frozen: Frozen,
+        name: str = "transform",
+        start_id: str | None = None,
+        *,
+        roots: Sequence[str] = ("out",),
+        token: str = "",
+        incarnation: str = "",
+        done: bool = True,
+    ) -> str:
+        """One start of an application: its begun marker, its output below each root, then its done marker."""
+        assert frozen.batch_id is not None
+        first = f"s{frozen.attempt}"
+        chosen = start_id or (
+            first if (frozen.batch_id, first) not in self.starts else f"{first}-{len(self.starts):04d}"
+        )
+        self.starts.append((frozen.batch_id, chosen))
+        self._leave(frozen, BEGUN, Begun(chosen, frozen.attempt, name, token, incarnation or token))
+        outputs = [str(self.folder.parent / root) for root in roots]
+        for out in outputs:
+            place = Path(out) / f"batch_id={frozen.batch_id}" / f"start={chosen}"
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "records.json").write_text(json.dumps(self.records(frozen.batch_id)))
+        if done:
+            self._leave(frozen, DONE, Start(chosen, frozen.attempt, name, tuple(outputs)))
+        return chosen
+
+    def _leave(self, frozen: Frozen, kind: str, mark: Begun | Start) -> None:
+        assert frozen.batch_id is not None
+        works = self.folder / works_folder(Namespace("etl", self.stream.name), frozen.batch_id)
+        marker = works / work_folder(mark.work) / kind / start_name(mark.attempt, mark.start_id) / "mark.json"
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.write_text(json.dumps(mark.to_json()))
+
+    def end(self, frozen: Frozen, name: str = "transform", *, token: str = "", only: bool = False) -> EndRecord:
+        """The last act of a task that ends well."""
+        assert frozen.batch_id is not None
+        self.tries += 1
+        ended = Ended(frozen.batch_id, frozen.attempt, name, self.tries, token, f"try-{self.tries}", only)
+        return leave_end_record(StagingArea(str(self.folder)), Namespace("etl", self.stream.name), ended)
+
+    def commit(
+        self, run: str, frozen: Frozen, *, works: Sequence[str | Work] = ("transform",), **changes: Any
+    ) -> Committed:
+        """A commit in whose block these tasks ended as a success."""
+        ended = [work if isinstance(work, Work) else Work(work) for work in works]
+        return commit(self.consumer(**changes), self.owner(run), frozen.batch_id, frozen.attempt, works=ended)
 
     def run(self, run: str, **changes: Any) -> Committed:
         """One whole healthy run, over when it returns."""
@@ -141,12 +184,25 @@ class Rig:
         done = sorted(self.batches(BatchState.COMMITTED), key=lambda b: b.batch_id)
         return [number for batch in done for number in self.records(batch.batch_id)]
 
-    def sink(self) -> list[str]:
-        """What a reader of committed starts sees."""
+    def decisions(self, root: str = "out") -> dict[str, Decision]:
+        """Of each batch that a root is told of, the highest decision."""
+        highest: dict[str, Decision] = {}
+        for marker in sorted((self.folder.parent / root / MARKERS).glob("*.json")):
+            told = Decision.from_json(json.loads(marker.read_text()))
+            if told.batch_id not in highest or told.decided > highest[told.batch_id].decided:
+                highest[told.batch_id] = told
+        return highest
+
+    def starts_read(self, root: str = "out") -> list[str]:
+        """The starts that a live reader of a root reads."""
+        told = self.decisions(root).values()
+        return sorted(start_id for one in told if one.interval is None or one.joins for start_id, _ in one.starts)
+
+    def sink(self, root: str = "out") -> list[str]:
+        """What a live reader of a root sees."""
         seen: list[str] = []
-        for batch in self.batches(BatchState.COMMITTED):
-            for start in batch.start:
-                for output in start.outputs:
-                    place = Path(output) / f"batch_id={batch.batch_id}" / f"start={start.start_id}"
-                    seen.extend(json.loads((place / "records.json").read_text()))
+        for told in self.decisions(root).values():
+            for start_id, _ in told.starts if told.interval is None or told.joins else ():
+                place = self.folder.parent / root / f"batch_id={told.batch_id}" / f"start={start_id}"
+                seen.extend(json.loads((place / "records.json").read_text()))
         return sorted(seen, key=Position.parse)

@@ -64,9 +64,11 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     :raises BatchParked: if this run's own batch waits for a person.
     :raises ReplayRefused: if the batch that this run was told to replay is not committed, or its owner is at work.
     :raises SlicesGone: if files of that batch are not in staging any more.
+    :raises UnsupportedSchema: if the application's rows are not of this version.
     """
     me = str(owner)
     consumer.store.prepare()
+    consumer.require_version()
     consumer.landing.check(consumer.namespace)
     if consumer.replay is not None:
         return Claim(Outcome.REPLAY, batch_id=look(consumer, owner, consumer.replay).batch_id)

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commit: one decision for the whole batch, then its marker, then its leases (PROTOCOL B4, B8, D4, I, L5, L7)."""
+"""Commit: one decision for the whole batch, then its markers, then its leases (PROTOCOL B4, B8, D4, I, L5, L7)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from shardbatch.consumer.attempt import expect_batch, lost
+from shardbatch.consumer.choice import choose_starts
 from shardbatch.consumer.consumer import Consumer
-from shardbatch.consumer.settle import mark, roll_forward
+from shardbatch.consumer.settle import mark, roll_forward, roots_of
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
-from shardbatch.core.batch import Batch, BatchState, Start, choose
+from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
-from shardbatch.core.policies import Sink
+from shardbatch.core.start import Work
 from shardbatch.errors import NothingFinished
 
 #: Shards whose new checkpoint is named in an answer; the manifest has them all.
@@ -42,37 +44,46 @@ class Committed:
 
 
 def commit(
-    consumer: Consumer, owner: Owner, batch_id: str | None, attempt: int = 0, *, by_hand: bool = False
+    consumer: Consumer, owner: Owner, batch_id: str | None, attempt: int = 0, *, works: Sequence[Work] = ()
 ) -> Committed:
     """Commit the batch that freeze handed to this run, bound to its attempt.
 
-    ``by_hand`` notes on the row that a person marked the work as done (only where the sink is its own).
-
+    :param works: the task instances of the block that ended as a success; what others left does not count.
     :raises LeaseLost: if the batch is another owner's, or discarded; nothing was changed.
     :raises BatchParked: if it waits for a person.
-    :raises NothingFinished: if no start of an attempt up to this one finished; nothing was changed.
+    :raises NothingFinished: if no start counts, or it is not known which; nothing was changed.
+    :raises StagingError: if a root that is to be told cannot be reached; nothing was changed.
+    :raises OutputTaken: if such a root belongs to another application; nothing was changed.
+    :raises UnsupportedSchema: if the application's rows are not of this version.
     """
     me = str(owner)
+    consumer.require_version()
     if batch_id is None:
         _release(consumer, me)
         return Committed()
-    batch, newly, replayed = _decide(consumer, me, batch_id, attempt, by_hand)
+    batch, newly, replayed = _decide(consumer, me, batch_id, attempt, works)
     mark(consumer.landing, batch)
     moved = roll_forward(consumer, batch, consumer.leases(batch_id=batch_id))
     _release(consumer, me)
     answer = _answer(batch, moved, newly=newly, replayed=replayed, attempt=attempt)
     consumer.say(_summary(answer))
+    _say_how_to_read(consumer, batch)
+    for root in roots_of(consumer.landing, batch):
+        consumer.landing.outputs.sum_if_due(root)
     return answer
 
 
-def _decide(consumer: Consumer, me: str, batch_id: str, attempt: int, by_hand: bool) -> tuple[Batch, bool, bool]:
+def _decide(
+    consumer: Consumer, me: str, batch_id: str, attempt: int, works: Sequence[Work]
+) -> tuple[Batch, bool, bool]:
     """The batch as decided, whether by this call, and whether this call recorded a replay."""
     while True:
         batch = expect_batch(consumer, batch_id)
         if batch.state is BatchState.FROZEN and batch.owner == me:
-            starts, decided = _chosen(consumer, batch, attempt)
-            note = "committed_by_hand" if by_hand else None
-            changed = batches.decide(batch, starts, decided, consumer.now_ms(), note)
+            chosen = choose_starts(consumer, batch, attempt, works)
+            changed = batches.decide(
+                batch, chosen.starts, attempt, consumer.now_ms(), chosen.note, roots=chosen.roots, number=chosen.number
+            )
             if consumer.store.replace(batch, changed):
                 return changed, True, False
         elif batch.state is BatchState.COMMITTED:
@@ -81,29 +92,16 @@ def _decide(consumer: Consumer, me: str, batch_id: str, attempt: int, by_hand: b
                 return batch, False, False
             if batch.owner != me:
                 raise lost(batch)
-            starts, decided = _chosen(consumer, batch, attempt)
-            if decided <= batch.decided:
-                _refuse_set_aside(batch, attempt)
+            chosen = choose_starts(consumer, batch, attempt, works)
+            if chosen.same:
                 return batch, False, False
-            changed = batches.redecide(batch, starts, decided)
+            changed = batches.redecide(
+                batch, chosen.starts, attempt, chosen.note, roots=chosen.roots, number=chosen.number
+            )
             if consumer.store.replace(batch, changed):
                 return changed, False, True
         else:
             raise lost(batch)
-
-
-def _chosen(consumer: Consumer, batch: Batch, attempt: int) -> tuple[tuple[Start, ...], int]:
-    """The starts to record, and the attempt that is decided by them."""
-    if batch.records == 0 or batch.sink == Sink.OWN.value:
-        return (), attempt
-    starts = choose(consumer.landing.finished_starts(batch.namespace, batch.batch_id), attempt)
-    if not starts:
-        raise NothingFinished(
-            "No start of batch {} up to attempt {} has finished, so nothing is committed.".format(
-                batch.batch_id, attempt
-            )
-        )
-    return starts, max(start.attempt for start in starts)
 
 
 def _refuse_set_aside(batch: Batch, attempt: int) -> None:
@@ -145,6 +143,16 @@ def _answer(batch: Batch, moved: list[Lease], *, newly: bool, replayed: bool, at
         positions={lease.shard_id: str(lease.checkpoint) for lease in named},
         note=batch.note,
     )
+
+
+def _say_how_to_read(consumer: Consumer, batch: Batch) -> None:
+    """An interval's output is not among what live readers see, so the log has the call that reads it."""
+    if batch.interval is None or batch.joins or not batch.records:
+        return
+    for root in roots_of(consumer.landing, batch):
+        consumer.say(
+            "Readers see this interval by read_committed(spark, {!r}, interval={}).".format(root, batch.interval)
+        )
 
 
 def _summary(answer: Committed) -> str:

@@ -16,11 +16,11 @@ from shardbatch.core.interval import Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.owner import ResetHolder
-from shardbatch.core.policies import ClaimOptions, Policies
+from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.core.ports import Clock, Landing, LeaseStore, Liveness, Say, Source, Verdict
 from shardbatch.core.position import TRIM_HORIZON, Position
-from shardbatch.core.rows import APPLICATION, BATCH, SHARD_LEASE, Key, Namespace
-from shardbatch.errors import ConfigurationError
+from shardbatch.core.rows import APPLICATION, BATCH, SCHEMA_VERSION, SHARD_LEASE, Key, Namespace
+from shardbatch.errors import ConfigurationError, UnsupportedSchema
 
 log = logging.getLogger("shardbatch")
 
@@ -102,8 +102,24 @@ class Consumer(Rows):
     limits: ReadLimits = field(default_factory=ReadLimits)
     options: ClaimOptions = field(default_factory=ClaimOptions)
     policies: Policies = field(default_factory=Policies)
+    outputs: Outputs = field(default_factory=Outputs)
     say: Say = log.info
     warn: Say = log.warning
+
+    def require_version(self) -> None:
+        """See that the application's rows, if it has any, are of this code's version.
+
+        :raises UnsupportedSchema: if they are of the version before, or of another that this one does not read.
+        """
+        row = self.application()
+        if row is not None and row.schema_version != SCHEMA_VERSION:
+            raise UnsupportedSchema(
+                "The rows of {} have schema version {}; this shardbatch works in version {}.".format(
+                    self.namespace, row.schema_version, SCHEMA_VERSION
+                ),
+                remedy="Once no worker of the earlier version is left, run 'airflow shardbatch migrate -a {} -s {} "
+                "--yes --reason ...' (docs/upgrade.md).".format(self.namespace.app_name, self.namespace.stream_name),
+            )
 
     def close(self) -> None:
         """Give back the connections of the source and the store."""

@@ -6,6 +6,7 @@ The order of writes is stamp, manifest, row. A freeze that dies anywhere leaves 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from shardbatch.consumer.attempt import Ended, expect_batch, nothing_ended, open_next, require_held
@@ -55,30 +56,34 @@ def freeze(
     ended: Ended = nothing_ended,
     *,
     held_before: bool = False,
+    may_replay: Callable[[Batch], None] = lambda batch: None,
 ) -> Frozen:
     """Freeze this owner's slices, or open the next attempt of its batch, or take over the one it was told to replay.
 
     ``handed`` is the batch that this run's claim found, if it found one; ``ended`` ends what its last attempt left
     behind, so that nothing has to be waited for. ``held_before``: an earlier freeze of this run, after the same claim,
-    had the batch that it replays already.
+    had the batch that it replays already. ``may_replay`` is asked before a committed batch is opened again, and raises
+    if nothing would follow.
 
     :raises LeaseLost: if the handed batch went to another owner.
     :raises ReplayRefused: if the owner of the batch to replay is at work.
     :raises SlicesGone: if files of a batch to replay are not in staging any more.
     :raises BatchParked: if it waits for a person.
     :raises AttemptAlive: if an older attempt still shows life.
+    :raises UnsupportedSchema: if the application's rows are not of this version.
     """
     me = str(owner)
+    consumer.require_version()
     for _ in range(MOST_ROUNDS):
         if consumer.replay is not None:
-            return _replay(consumer, owner, ended, held_before)
+            return _replay(consumer, owner, ended, held_before, may_replay)
         if handed is not None:
-            return _reopen(consumer, owner, expect_batch(consumer, handed), ended)
+            return _reopen(consumer, owner, expect_batch(consumer, handed), ended, may_replay)
         held = consumer.leases(lease_owner=me)
         stamped = read_batches(consumer, held)
         own = _own_batch(consumer, me, stamped)
         if own is not None:
-            return _reopen(consumer, owner, own, ended)
+            return _reopen(consumer, owner, own, ended, may_replay)
         collected, waiting = _collect(consumer, me, held, stamped)
         if consumer.interval is not None:
             _require_whole(consumer, collected)
@@ -102,14 +107,21 @@ def _own_batch(consumer: Consumer, me: str, stamped: Stamped) -> Batch | None:
     return None
 
 
-def _reopen(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended) -> Frozen:
+def _reopen(
+    consumer: Consumer, owner: Owner, batch: Batch, ended: Ended, may_replay: Callable[[Batch], None]
+) -> Frozen:
     require_held(owner, batch)
+    if batch.state is BatchState.COMMITTED:
+        may_replay(batch)
     shards = _require_content(consumer, batch)
     return _opened(consumer, open_next(consumer, owner, batch, ended), shards)
 
 
-def _replay(consumer: Consumer, owner: Owner, ended: Ended, held_before: bool) -> Frozen:
+def _replay(
+    consumer: Consumer, owner: Owner, ended: Ended, held_before: bool, may_replay: Callable[[Batch], None]
+) -> Frozen:
     batch = find_committed(consumer.store, consumer.namespace, consumer.replay or "")
+    may_replay(batch)
     shards = _require_content(consumer, batch)
     return _opened(consumer, take_over(consumer, owner, batch, ended, held_before=held_before), shards)
 
@@ -192,6 +204,7 @@ def _create(consumer: Consumer, me: str, collected: list[Lease]) -> Batch | None
         )
         return None
     manifest = _manifest(consumer, me, batch_id, collected, now)
+    slices = [entry.slice for entry in manifest.slices]
     content = manifest.dumps()
     uri = consumer.landing.write_manifest(consumer.namespace, batch_id, content)
     consumer.landing.note_attempt(consumer.namespace, batch_id, 1)
@@ -213,6 +226,12 @@ def _create(consumer: Consumer, me: str, collected: list[Lease]) -> Batch | None
         dropped=manifest.totals.oddities.dropped,
         created_at_ms=now,
         note=_accepted(collected),
+        min_arrival_ms=min((s.min_arrival_ms for s in slices if s.min_arrival_ms is not None), default=None),
+        max_arrival_ms=max((s.max_arrival_ms for s in slices if s.max_arrival_ms is not None), default=None),
+        shared=consumer.outputs.shared,
+        joins=consumer.outputs.joins and consumer.interval is not None,
+        from_ms=consumer.interval.from_ms if consumer.interval else None,
+        to_ms=consumer.interval.to_ms if consumer.interval else None,
     )
     if not consumer.store.create(batch):
         consumer.say("Batch {} was given up by another; freezing again.".format(batch_id))
@@ -244,6 +263,8 @@ def _manifest(consumer: Consumer, me: str, batch_id: str, collected: list[Lease]
         staging=consumer.landing.uri,
         slices=slices,
         totals=totals_of(slices),
+        interval=(consumer.interval.from_ms, consumer.interval.to_ms) if consumer.interval else None,
+        outputs=consumer.outputs,
     )
 
 

@@ -57,7 +57,6 @@ def look(consumer: Consumer, owner: Owner, batch_id: str) -> Batch:
     :raises ReplayRefused: if it is not committed, or its owner is at work.
     :raises SlicesGone: if files of it are not in staging any more.
     """
-    consumer.application()  # of a version that this one does not read: an error
     batch = find_committed(consumer.store, consumer.namespace, batch_id)
     if batch.owner != str(owner) and _verdict(consumer, batch) is Verdict.ACTIVE:
         raise _at_work(batch)

@@ -9,8 +9,10 @@ from shardbatch.consumer.consumer import Consumer, Rows, first_count
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
 from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.decision import Decision
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Landing
+from shardbatch.core.start import Start
 
 #: The batch row of every stamp that some leases carry; ``None`` where there is no row.
 Stamped = dict[str, Batch | None]
@@ -27,11 +29,49 @@ def read_batches(consumer: Consumer, rows: Sequence[Lease]) -> Stamped:
 
 
 def mark(landing: Landing, batch: Batch) -> None:
-    """Leave the committed marker of a decided batch beside its data, so that readers find it before leases move (I)."""
-    outputs = sorted({output for start in batch.start for output in start.outputs})
-    for output in outputs:
-        writers = [start for start in batch.start if output in start.outputs]
-        landing.mark_committed(output, batch.batch_id, batch.decided, *writers)
+    """Tell every root of a decided batch what readers see of it there, maybe nothing, before leases move (I).
+
+    From the row alone: whoever does it, and however often, the text is the same.
+    """
+    for root in roots_of(landing, batch):
+        landing.outputs.mark(root, decision_at(landing, batch, root))
+
+
+def roots_of(landing: Landing, batch: Batch) -> tuple[str, ...]:
+    """All roots that a decision of this batch is told in; of a row of version 1 those of its starts."""
+    return one_each(landing, [*batch.roots, *(output for start in batch.start for output in start.outputs)])
+
+
+def one_each(landing: Landing, roots: Iterable[str]) -> tuple[str, ...]:
+    """Of every place the first spelling."""
+    found: dict[str, str] = {}
+    for root in roots:
+        found.setdefault(landing.outputs.place(root), root)
+    return tuple(found.values())
+
+
+def starts_at(landing: Landing, starts: Iterable[Start], root: str) -> list[Start]:
+    """Those starts that wrote below a root, however they spelled it."""
+    place = landing.outputs.place(root)
+    return [start for start in starts if any(landing.outputs.place(output) == place for output in start.outputs)]
+
+
+def decision_at(landing: Landing, batch: Batch, root: str) -> Decision:
+    """What one root is told of a decided batch."""
+    writers = sorted(starts_at(landing, batch.start, root), key=lambda start: start.start_id)
+    return Decision(
+        batch_id=batch.batch_id,
+        decided=batch.decided,
+        starts=tuple((start.start_id, start.attempt) for start in writers),
+        app=str(batch.namespace),
+        interval=batch.interval,
+        number=batch.number,
+        joins=batch.joins,
+        min_arrival_ms=batch.min_arrival_ms,
+        max_arrival_ms=batch.max_arrival_ms,
+        committed_ms=batch.committed_at_ms,
+        roots=roots_of(landing, batch),
+    )
 
 
 def roll_forward(rows: Rows, batch: Batch, found: Sequence[Lease]) -> list[Lease]:

@@ -239,13 +239,15 @@ def _kept(read: ShardRead, age_ms: int) -> bool:
 def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
     page = tally.page
     ended = page is not None and (page.ended or tally.interval_over)
+    files = writer.finish() if tally.budget.records else ()
+    least, greatest = writer.arrivals_ms or (None, None)
     looked = tip_seen(tally.lease) if ended else None  # no later look will tell: it bounds the age of the children
     return Slice(
         shard_id=tally.lease.shard_id,
         after=tally.lease.checkpoint,
         until=SHARD_END if ended else tally.next,
         ended=ended,
-        files=writer.finish() if tally.budget.records else (),
+        files=files,
         records=tally.budget.records,
         raw_bytes=tally.budget.bytes,
         last=tally.last,
@@ -256,4 +258,6 @@ def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
         children=tuple(child.shard_id for child in page.children) if page is not None else (),
         gap=tally.gap,
         oddities=tally.oddities,
+        min_arrival_ms=least,
+        max_arrival_ms=greatest,
     )

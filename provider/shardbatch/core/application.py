@@ -46,6 +46,7 @@ class Application(Row):
     ``claimed_by`` are the groups that have claimed leases, so that one that took the name by mistake is told.
     ``retention_ms`` is how long the stream kept a record at the last claim, ``None`` if nobody said. While
     ``importing`` says what is being taken over, by whom and why, nothing may be claimed: leases are missing.
+    ``shown_intervals`` are those, in milliseconds, whose records live readers see or may come to see.
     """
 
     namespace: Namespace
@@ -58,6 +59,7 @@ class Application(Row):
     last_action: str | None = None
     retention_ms: int | None = None
     importing: str | None = None
+    shown_intervals: tuple[tuple[int, int], ...] = ()
 
     @property
     def key(self) -> Key:
@@ -80,6 +82,7 @@ class Application(Row):
             "last_action": self.last_action,
             "retention_ms": self.retention_ms,
             "importing": self.importing,
+            "shown_intervals": json.dumps(self.shown_intervals) if self.shown_intervals else None,
             "row_count": self.row_count,
         }
 
@@ -108,6 +111,7 @@ class Application(Row):
             last_action=text_or_none(get("last_action")),
             retention_ms=int_or_none(get("retention_ms")),
             importing=text_or_none(get("importing")),
+            shown_intervals=tuple((int(start), int(end)) for start, end in json.loads(get("shown_intervals") or "[]")),
         )
 
     def joined(self, group: Group) -> Application:
@@ -139,6 +143,12 @@ class Application(Row):
     def imported(self, note: str) -> Application:
         """With all leases taken over: from now on they may be claimed."""
         return replace(self.acted(note), importing=None)
+
+    def showing(self, interval: tuple[int, int]) -> Application:
+        """With an interval among those that live readers see."""
+        return replace(
+            self, shown_intervals=tuple(sorted({*self.shown_intervals, interval})), row_count=self.row_count + 1
+        )
 
     def migrated(self, note: str) -> Application:
         """In this code's schema version; that of the version before does not work on it any more."""

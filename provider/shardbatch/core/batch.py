@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The batch row and its transitions (PROTOCOL section C), and the starts of the application (section I)."""
+"""The batch row and its transitions (PROTOCOL section C)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from shardbatch.core.rows import BATCH, Columns, Key, Namespace, Row, int_or_none, text_or_none
+from shardbatch.core.start import Start
 from shardbatch.errors import ProtocolError
 
 #: Applications of one attempt that its batch row names; of more, those that showed life longest ago are forgotten.
@@ -33,33 +34,6 @@ class BatchState(str, Enum):
 
 
 @dataclass(frozen=True)
-class Start:
-    """One finished start of an application: its id, the attempt it belongs to, the task, and the folders it wrote.
-
-    ``outputs`` holds the output roots; the data of this start stand in ``batch_id=…/start=…`` below each.
-    """
-
-    start_id: str
-    attempt: int
-    work: str
-    outputs: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain JSON."""
-        return {
-            "start_id": self.start_id,
-            "attempt": self.attempt,
-            "work": self.work,
-            "outputs": list(self.outputs),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Start:
-        """Back from plain JSON."""
-        return cls(value["start_id"], int(value["attempt"]), value.get("work", ""), tuple(value.get("outputs", ())))
-
-
-@dataclass(frozen=True)
 class Recorded:
     """An application that stands on a batch row: its id at its cluster, and the task that it works for, if known."""
 
@@ -71,7 +45,11 @@ class Recorded:
 class Batch(Row):
     """The transaction record of one batch.
 
-    ``attempt`` only hands out numbers; ``decided`` is the attempt whose start was recorded (0 until the decision).
+    ``attempt`` only hands out numbers; ``decided`` is the attempt of the commit that made the last decision (0 until
+    the first). ``start`` has every start that this decision takes, ``roots`` every output root that a decision of this
+    batch ever named, in one spelling each. ``shared`` and ``joins`` are what the author said of its outputs: that other
+    applications write to its roots too, that live readers see an interval's records. An interval's batch has its bounds
+    (``from_ms`` included, ``to_ms`` not) and the ``number`` of its decision among those of the interval.
     ``unparked`` is the attempt that was the latest when a person last resumed the batch; ``set_aside`` is ``kept`` or
     ``dropped`` while it is decided without output.
     ``sink`` is ``starts`` or ``own``; ``attempt_ref`` names the recorded applications of one attempt, one for each
@@ -102,6 +80,19 @@ class Batch(Row):
     unparked: int = 0
     set_aside: str | None = None
     dropped: int = 0
+    roots: tuple[str, ...] = ()
+    min_arrival_ms: int | None = None
+    max_arrival_ms: int | None = None
+    shared: bool = False
+    joins: bool = False
+    from_ms: int | None = None
+    to_ms: int | None = None
+    number: int = 0
+
+    @property
+    def interval(self) -> tuple[int, int] | None:
+        """The bounds of the interval that it was read for, in milliseconds."""
+        return None if self.from_ms is None or self.to_ms is None else (self.from_ms, self.to_ms)
 
     @property
     def key(self) -> Key:
@@ -156,6 +147,14 @@ class Batch(Row):
             "unparked": self.unparked,
             "set_aside": self.set_aside,
             "dropped": self.dropped,
+            "roots": json.dumps(self.roots) if self.roots else None,
+            "min_arrival_ms": self.min_arrival_ms,
+            "max_arrival_ms": self.max_arrival_ms,
+            "shared": self.shared,
+            "joins": self.joins,
+            "from_ms": self.from_ms,
+            "to_ms": self.to_ms,
+            "number": self.number,
         }
 
     @classmethod
@@ -188,6 +187,14 @@ class Batch(Row):
             # An earlier version replays without knowing of it.
             set_aside=None if get("start") else text_or_none(get("set_aside")),
             dropped=int(get("dropped") or 0),
+            roots=tuple(json.loads(get("roots") or "[]")),
+            min_arrival_ms=int_or_none(get("min_arrival_ms")),
+            max_arrival_ms=int_or_none(get("max_arrival_ms")),
+            shared=bool(get("shared")),
+            joins=bool(get("joins")),
+            from_ms=int_or_none(get("from_ms")),
+            to_ms=int_or_none(get("to_ms")),
+            number=int(get("number") or 0),
         )
 
     def _next(self, **changes: Any) -> Batch:
@@ -249,18 +256,52 @@ def close_attempt(batch: Batch, attempt: int) -> Batch:
     return batch._next(attempt_closed=max(batch.attempt_closed, attempt))
 
 
-def decide(batch: Batch, start: tuple[Start, ...], attempt: int, now_ms: int, note: str | None = None) -> Batch:
-    """B4: the decision. ``attempt`` is that of the recorded start, or of the commit where the sink is its own."""
+def decide(
+    batch: Batch,
+    start: tuple[Start, ...],
+    attempt: int,
+    now_ms: int,
+    note: str | None = None,
+    *,
+    roots: tuple[str, ...] = (),
+    number: int = 0,
+) -> Batch:
+    """B4: the decision of the commit that is bound to ``attempt``: the starts that count, and every root to be told."""
     _require(batch.state is BatchState.FROZEN, batch, "only a frozen batch is committed")
     return batch._next(
-        state=BatchState.COMMITTED, start=start, decided=attempt, committed_at_ms=now_ms, note=_noted(batch, note)
+        state=BatchState.COMMITTED,
+        start=start,
+        decided=attempt,
+        committed_at_ms=now_ms,
+        note=_noted(batch, note),
+        roots=roots,
+        number=number,
     )
 
 
-def redecide(batch: Batch, start: tuple[Start, ...], attempt: int) -> Batch:
-    """B8: a replay's start in place of the recorded one, only upwards."""
+def redecide(
+    batch: Batch,
+    start: tuple[Start, ...],
+    attempt: int,
+    note: str | None = None,
+    *,
+    roots: tuple[str, ...] = (),
+    number: int = 0,
+) -> Batch:
+    """B8: a replay's starts in place of the recorded ones, only upwards; no root is forgotten."""
     _require(batch.state is BatchState.COMMITTED and attempt > batch.decided, batch, "a replay only goes upwards")
-    return batch._next(start=start, decided=attempt, set_aside=None)
+    return batch._next(
+        start=start, decided=attempt, set_aside=None, note=_noted(batch, note), roots=roots, number=number
+    )
+
+
+def withdraw(batch: Batch, note: str) -> Batch:
+    """An interval's batch is taken back: a new attempt decides that it has no output, and every root is told."""
+    _require(
+        batch.state is BatchState.COMMITTED and bool(batch.scope), batch, "only a committed interval is taken back"
+    )
+    attempt = batch.attempt + 1
+    return batch._next(attempt=attempt, start=(), decided=attempt, set_aside=DROPPED, note=_noted(batch, note))
 
 
 def park(batch: Batch, note: str) -> Batch:
@@ -305,16 +346,3 @@ def _noted(batch: Batch, note: str | None) -> str | None:
     if not note or not batch.note:
         return note or batch.note
     return "{}; {}".format(batch.note, note)[-LONGEST_NOTE:]
-
-
-def choose(finished: Iterable[Start], up_to: int) -> tuple[Start, ...]:
-    """Of the finished starts, for every task of the block one of its highest attempt up to ``up_to`` (I).
-
-    The choice is the same whoever makes it from the same starts. Empty if none fits.
-    """
-    best: dict[str, Start] = {}
-    for start in finished:
-        held = best.get(start.work)
-        if start.attempt <= up_to and (held is None or (start.attempt, start.start_id) > (held.attempt, held.start_id)):
-            best[start.work] = start
-    return tuple(best[work] for work in sorted(best))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from shardbatch.core.position import TRIM_HORIZON, Kind, Position, acceptable, after
+from shardbatch.core.position import TRIM_HORIZON, Kind, Position, acceptable, after, lowest
 from shardbatch.core.rows import SHARD_LEASE, Columns, Key, Namespace, Row, int_or_none, text_or_none
 from shardbatch.core.shard import HashRange, Shard
 from shardbatch.core.slice import Slice
@@ -33,6 +33,7 @@ class Lease(Row):
 
     ``caught_up_ms`` is when a read that was committed, or found nothing, last stood at the shard's tip; before that,
     when the row was added, or 0 (:data:`NEVER_MS`). ``note`` says what a person last did to it, when and why.
+    ``begins`` is the lowest position that its reading ever began at; ``None`` on rows of version 1, where nobody knows.
     """
 
     namespace: Namespace
@@ -52,6 +53,7 @@ class Lease(Row):
     caught_up_ms: int | None = None
     updated_at_ms: int = 0
     note: str | None = None
+    begins: Position | None = None
 
     @property
     def key(self) -> Key:
@@ -90,6 +92,7 @@ class Lease(Row):
             "caught_up_ms": self.caught_up_ms,
             "updated_at_ms": self.updated_at_ms,
             "note": self.note,
+            "begins": str(self.begins) if self.begins else None,
         }
 
     @classmethod
@@ -115,6 +118,7 @@ class Lease(Row):
             caught_up_ms=int_or_none(get("caught_up_ms")),
             updated_at_ms=int(get("updated_at_ms") or 0),
             note=text_or_none(get("note")),
+            begins=Position.parse(columns["begins"]) if get("begins") else None,
         )
 
     def _next(self, now_ms: int, **changes: Any) -> Lease:
@@ -154,6 +158,7 @@ def add(
         hash_range=shard.hash_range,
         caught_up_ms=unseen_ms if unseen_ms is not None else now_ms,  # what arrives after it and expires must show
         updated_at_ms=now_ms,
+        begins=start,
     )
 
 
@@ -266,6 +271,7 @@ def rewind(lease: Lease, holder: str, target: Position, rewound: str, note: str,
     return lease._next(
         now_ms,
         checkpoint=target,
+        begins=None if lease.begins is None else lowest(lease.begins, target),
         completed=False,
         pending=None,
         lease_owner=rewound,

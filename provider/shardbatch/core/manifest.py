@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from shardbatch.core.policies import Intervals, Outputs
 from shardbatch.core.rows import Namespace
 from shardbatch.core.slice import NOTHING_ODD, LandedFile, Oddities, Slice
 from shardbatch.errors import StagingError, UnsupportedSchema
 
 #: ``major.minor``: a reader refuses another major version and passes over fields of a later minor one.
-MANIFEST_VERSION = "1.0"
+MANIFEST_VERSION = "1.1"
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Manifest:
     """A frozen batch.
 
     ``staging`` is the URI of the staging folder that the files' paths are relative to; ``scope`` is empty, or names an
-    interval run; ``sink`` is ``starts`` or ``own``.
+    interval run, whose bounds are ``interval`` in milliseconds; ``sink`` is ``starts`` or ``own``. ``outputs`` is what
+    the author said of the output roots.
     """
 
     batch_id: str
@@ -67,6 +69,8 @@ class Manifest:
     staging: str
     slices: tuple[ShardSlice, ...] = ()
     totals: Totals = Totals()
+    interval: tuple[int, int] | None = None
+    outputs: Outputs = field(default_factory=Outputs)
     schema_version: str = MANIFEST_VERSION
 
     @property
@@ -103,12 +107,15 @@ class Manifest:
             "sink": self.sink,
             "staging": self.staging,
             "totals": self.totals.to_json(),
+            "interval": list(self.interval) if self.interval else None,
+            "outputs": {"shared": self.outputs.shared, "intervals": self.outputs.intervals.value},
             "slices": [dict(e.slice.to_json(), shard_generation=e.shard_generation) for e in self.slices],
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Manifest:
         """Back from plain JSON; fields that a later version added are passed over."""
+        interval, outputs = value.get("interval"), value.get("outputs") or {}
         return cls(
             schema_version=str(value["schema_version"]),
             batch_id=value["batch_id"],
@@ -121,6 +128,8 @@ class Manifest:
             sink=value.get("sink", "starts"),
             staging=value["staging"],
             totals=Totals.from_json(value.get("totals") or {}),
+            interval=(int(interval[0]), int(interval[1])) if interval else None,
+            outputs=Outputs(bool(outputs.get("shared")), Intervals(outputs.get("intervals", "apart"))),
             slices=tuple(
                 ShardSlice(Slice.from_json(dict(s)), int(s.get("shard_generation", 0))) for s in value["slices"]
             ),

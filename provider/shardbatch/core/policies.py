@@ -33,6 +33,14 @@ class Sink(str, Enum):
     OWN = "own"
 
 
+class Intervals(str, Enum):
+    """What live readers see of an interval run's records. ``apart``: nothing, they are read by naming the interval.
+    ``join``: all, and a run whose records the live application may have too is refused."""
+
+    APART = "apart"
+    JOIN = "join"
+
+
 class FanOut(str, Enum):
     """Enhanced fan-out of Kinesis, which costs money. ``auto``: for a shard that polling cannot read to its tip within
     the run's duration. ``always``, ``never``."""
@@ -51,7 +59,7 @@ def _choice(kind: type[E], value: object, name: str) -> E:
     except ValueError:
         words = ", ".join(repr(item.value) for item in kind)
         raise ConfigurationError(
-            "Policies({}={!r}) is not known.".format(name, value), remedy="Choose one of {}.".format(words)
+            "{}={!r}) is not known.".format(name, value), remedy="Choose one of {}.".format(words)
         ) from None
 
 
@@ -73,11 +81,33 @@ class Policies:
     max_attempts: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gap", _choice(GapPolicy, self.gap, "gap"))
-        object.__setattr__(self, "shard_errors", _choice(ShardErrors, self.shard_errors, "shard_errors"))
-        object.__setattr__(self, "sink", _choice(Sink, self.sink, "sink"))
+        object.__setattr__(self, "gap", _choice(GapPolicy, self.gap, "Policies(gap"))
+        object.__setattr__(self, "shard_errors", _choice(ShardErrors, self.shard_errors, "Policies(shard_errors"))
+        object.__setattr__(self, "sink", _choice(Sink, self.sink, "Policies(sink"))
         if self.max_attempts is not None and self.max_attempts < 1:
             raise ConfigurationError("Policies(max_attempts) is 1 or more.", remedy="Leave it out to never park.")
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What an application's output roots are to their readers.
+
+    :param shared: whether other applications that say so too write below the same roots, default no: a root belongs to
+        the application that commits there first, and another one is refused. Readers see the records of all of them.
+    :param intervals: what live readers see of interval runs: ``apart`` (default) or ``join``.
+    :raises ConfigurationError: for a word that is not known.
+    """
+
+    shared: bool = False
+    intervals: Intervals = Intervals.APART
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "intervals", _choice(Intervals, self.intervals, "Outputs(intervals"))
+
+    @property
+    def joins(self) -> bool:
+        """Whether live readers see the records of interval runs."""
+        return self.intervals is Intervals.JOIN
 
 
 @dataclass(frozen=True)

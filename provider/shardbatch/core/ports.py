@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Callable, Protocol
 
-from shardbatch.core.batch import Start
 from shardbatch.core.decision import Decision
 from shardbatch.core.kcl import KclLease
 from shardbatch.core.position import Position
+from shardbatch.core.root_owner import Handover, Holder
 from shardbatch.core.rows import Key, Namespace, Row, Table
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import NOTHING_ODD, LandedFile, Oddities
+from shardbatch.core.start import Begun, EndRecord, Left, Start
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -163,7 +164,12 @@ class Source(Protocol):
 
 
 class SliceWriter(Protocol):
-    """Writes one slice. Used by one thread."""
+    """Writes one slice. Used by one thread.
+
+    ``arrivals_ms`` is the least and the greatest arrival time of what was written, once it is finished.
+    """
+
+    arrivals_ms: tuple[int, int] | None
 
     def write(self, page: pa.RecordBatch) -> None:
         """Append a page's records."""
@@ -202,6 +208,31 @@ class OutputRoots(Protocol):
         ...
 
 
+class HandedRoots(OutputRoots, Protocol):
+    """Output roots as a person's verbs see them. Errors are :class:`StagingError`."""
+
+    def sum_now(self, root: str) -> bool:
+        """As :meth:`OutputRoots.sum_if_due`, however few markers are loose."""
+        ...
+
+    def holders(self, root: str) -> Sequence[Holder]:
+        """What the files say that tell whose the root is; the root must be within reach."""
+        ...
+
+    def begin_handover(self, root: str, app: str) -> Handover:
+        """From now on no other application's :meth:`OutputRoots.look` passes, until this is finished or withdrawn.
+
+        :raises OutputTaken: if the root is being handed over by somebody else at this moment.
+        """
+        ...
+
+    def finish_handover(self, root: str, handover: Handover) -> None:
+        """The root is the application's; those that had it are refused."""
+
+    def withdraw_handover(self, root: str, handover: Handover) -> None:
+        """All is as it was."""
+
+
 class Landing(Protocol):
     """The staging area. Paths are relative to its folder, with forward slashes. Errors are :class:`StagingError`."""
 
@@ -231,13 +262,22 @@ class Landing(Protocol):
         """Which of a batch's files, the manifest and all that it names, are not there; paths as in the manifest."""
         ...
 
-    def finished_starts(self, namespace: Namespace, batch_id: str) -> list[Start]:
-        """The starts whose done markers stand beside the batch's manifest."""
+    def starts_of(
+        self, namespace: Namespace, batch_id: str, work: str, attempt: int
+    ) -> tuple[Sequence[Begun], Mapping[str, Start]]:
+        """The starts that applications of a work began in an attempt, and those that ended well, by their ids."""
         ...
 
-    def mark_committed(self, output: str, batch_id: str, decided: int, *starts: Start) -> None:
-        """Leave the committed marker named by (batch, decided) beside the data of an output root, never overwriting;
-        it names the starts that wrote there."""
+    def leave_end(self, namespace: Namespace, batch_id: str, record: EndRecord, unique: str) -> None:
+        """Leave the end record of a work's try, whose name holds ``unique``; it is never overwritten."""
+
+    def left_by(self, namespace: Namespace, batch_id: str, works: Sequence[str]) -> dict[str, Left]:
+        """What stands beside a batch's manifest of each of these works; none of one that left nothing."""
+        ...
+
+    def finished_starts(self, namespace: Namespace, batch_id: str) -> list[Start]:
+        """All starts whose done markers stand beside the batch's manifest, whether they count or not."""
+        ...
 
 
 class Verdict(str, Enum):

@@ -110,3 +110,10 @@ def acceptable(checkpoint: Position, new: Position, delivered: Position, *, ende
     if new.kind is Kind.SHARD_END:
         return ended
     return new.exact and checkpoint <= new <= delivered
+
+
+def lowest(one: Position, other: Position) -> Position:
+    """A position that is certainly not behind either; ``TRIM_HORIZON`` where nobody can tell which comes first."""
+    if one.exact == other.exact and TRIM_HORIZON not in (one, other):
+        return min(one, other)
+    return TRIM_HORIZON

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Major version of the rows. This code reads this one and the one before. It leaves the rows of an application in the
-#: version that they have until a person says `migrate`: until then workers of both versions work side by side.
-SCHEMA_VERSION = 1
+#: Major version of the rows. This code reads this one and the one before, but works in this one only: until a person
+#: says `migrate`, an application of the version before is left to the workers of that version.
+SCHEMA_VERSION = 2
 
 Columns = dict[str, Any]
 
@@ -104,7 +104,7 @@ SHARD_LEASE = Table(
     _columns(
         "lease_owner:text lease_count:int checkpoint:text completed:bool parent_shard_ids:text hash_range:text "
         "batch_id:text read_group:text pending:text checkpoint_arrival_ms:int millis_behind_latest:int "
-        "caught_up_ms:int updated_at_ms:int note:text"
+        "caught_up_ms:int updated_at_ms:int note:text begins:text"
     ),
 )
 BATCH = Table(
@@ -114,7 +114,8 @@ BATCH = Table(
     _columns(
         "owner:text row_count:int state:text attempt:int attempt_ref:text attempt_seen_ms:int attempt_closed:int "
         "sink:text start:text decided:int manifest_uri:text manifest_digest:text records:int bytes:int gaps:int "
-        "created_at_ms:int committed_at_ms:int note:text unparked:int set_aside:text dropped:int"
+        "created_at_ms:int committed_at_ms:int note:text unparked:int set_aside:text dropped:int "
+        "roots:text min_arrival_ms:int max_arrival_ms:int shared:bool joins:bool from_ms:int to_ms:int number:int"
     ),
 )
 APPLICATION = Table(
@@ -123,10 +124,11 @@ APPLICATION = Table(
     "row_count",
     _columns(
         "stream_id:text start_position:text schema_version:int deployments:text claimed_by:text last_action:text "
-        "retention_ms:int importing:text row_count:int"
+        "retention_ms:int importing:text shown_intervals:text row_count:int"
     ),
 )
-TABLES = (SHARD_LEASE, BATCH, APPLICATION)
+INTERVAL = Table("interval_output", ("scope", "span"), "row_count", _columns("number:int roots:text row_count:int"))
+TABLES = (SHARD_LEASE, BATCH, APPLICATION, INTERVAL)
 
 
 def text_or_none(value: Any) -> str | None:

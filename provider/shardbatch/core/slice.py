@@ -95,7 +95,8 @@ class Slice:
 
     ``until`` is ``SHARD_END`` when the shard has ended; ``last`` is the last record read, if any. ``raw_bytes``
     counts the records' data, not the files. ``caught_up_ms`` is when the read stood at the shard's tip, if it did; of
-    a shard that has ended, when a read last did while it was open.
+    a shard that has ended, when a read last did while it was open. ``first_arrival_ms`` and ``last_arrival_ms`` are the
+    first and the last record's, ``min_arrival_ms`` and ``max_arrival_ms`` the least and the greatest of all.
     """
 
     shard_id: str
@@ -113,6 +114,8 @@ class Slice:
     children: tuple[str, ...] = ()
     gap: Gap | None = None
     oddities: Oddities = NOTHING_ODD
+    min_arrival_ms: int | None = None
+    max_arrival_ms: int | None = None
 
     @property
     def empty(self) -> bool:
@@ -137,6 +140,8 @@ class Slice:
             "children": list(self.children),
             "gap": self.gap.to_json() if self.gap else None,
             "oddities": self.oddities.to_json(),
+            "min_arrival_ms": self.min_arrival_ms,
+            "max_arrival_ms": self.max_arrival_ms,
         }
 
     @classmethod
@@ -158,6 +163,8 @@ class Slice:
             children=tuple(value.get("children", ())),
             gap=Gap.from_json(value["gap"]) if value.get("gap") else None,
             oddities=Oddities.from_json(value.get("oddities") or {}),
+            min_arrival_ms=value.get("min_arrival_ms"),
+            max_arrival_ms=value.get("max_arrival_ms"),
         )
 
     def dumps(self) -> str:

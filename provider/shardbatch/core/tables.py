@@ -5,10 +5,16 @@ from __future__ import annotations
 
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
+from shardbatch.core.interval_output import IntervalOutput
 from shardbatch.core.lease import Lease
-from shardbatch.core.rows import APPLICATION, BATCH, SHARD_LEASE, Row, Table
+from shardbatch.core.rows import APPLICATION, BATCH, INTERVAL, SHARD_LEASE, Row, Table
 
-_TYPES: dict[str, type[Row]] = {SHARD_LEASE.name: Lease, BATCH.name: Batch, APPLICATION.name: Application}
+_TYPES: dict[str, type[Row]] = {
+    SHARD_LEASE.name: Lease,
+    BATCH.name: Batch,
+    APPLICATION.name: Application,
+    INTERVAL.name: IntervalOutput,
+}
 
 
 def row_type(table: Table) -> type[Row]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.owner import Owner
-from shardbatch.core.policies import ClaimOptions, Policies
+from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.lazy_source import LazySource
@@ -49,6 +49,7 @@ class Application:
     limits: ReadLimits = field(default_factory=ReadLimits)
     claim: ClaimOptions = field(default_factory=ClaimOptions)
     policies: Policies = field(default_factory=Policies)
+    outputs: Outputs = field(default_factory=Outputs)
 
     def __post_init__(self) -> None:
         if "{{" not in self.app_name:
@@ -142,6 +143,7 @@ class Application:
             limits=limits,
             options=request.options(self.claim),
             policies=self.policies,
+            outputs=self.outputs,
             say=say.info,
             warn=say.warning,
             interval=request.interval,

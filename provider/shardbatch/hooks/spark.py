@@ -35,13 +35,15 @@ DRIVER_PATIENCE_S = 30.0
 
 @dataclass(frozen=True)
 class Submission:
-    """What one start of an application is told: the frozen batch, the attempt, and the task that it works for."""
+    """What one start of an application is told: the frozen batch, the attempt, the task that it works for, and a token
+    that tells its starts from those of other tries."""
 
     batch_id: str
     attempt: int
     manifest_uri: str
     manifest_digest: str
     work: str
+    token: str = ""
 
     def conf(self) -> dict[str, str]:
         """As Spark configuration: reaches the application in every deploy mode."""
@@ -50,6 +52,7 @@ class Submission:
             "spark.shardbatch.attempt": str(self.attempt),
             "spark.shardbatch.digest": self.manifest_digest,
             "spark.shardbatch.work": self.work,
+            "spark.shardbatch.token": self.token,
             "spark.shardbatch.batch": self.batch_id,
         }
 
@@ -60,6 +63,7 @@ class Submission:
             "SHARDBATCH_ATTEMPT": str(self.attempt),
             "SHARDBATCH_DIGEST": self.manifest_digest,
             "SHARDBATCH_WORK": self.work,
+            "SHARDBATCH_TOKEN": self.token,
         }
 
     @property

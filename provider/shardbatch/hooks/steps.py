@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shardbatch.consumer import Claim, Committed, Consumer, Ended, Frozen, Landed
+    from shardbatch.core.batch import Batch
     from shardbatch.core.owner import Owner
+    from shardbatch.core.start import Work
 
     __all__ = ["Claim", "Committed", "Frozen", "Landed", "Steps"]
 
@@ -38,31 +41,46 @@ class Steps:
         end_reading(self.consumer, self.owner, group)
         return landed
 
-    def freeze(self, handed: str | None, known: str | None, ended: Ended | None = None) -> Frozen:
+    def freeze(
+        self,
+        handed: str | None,
+        known: str | None,
+        ended: Ended | None = None,
+        may_replay: Callable[[Batch], None] | None = None,
+    ) -> Frozen:
         """Freeze what was landed, or open the next attempt of this run's batch.
 
         :param handed: the batch that claim found.
         :param known: a batch that this run froze in an earlier pass over the same claim.
         :param ended: ends what the batch's last attempt left behind; default: its end is waited for.
+        :param may_replay: raises if an attempt of a committed batch would lead to nothing.
         :raises LeaseLost: also if that batch went to another run meanwhile, and there is nothing else.
         """
         from shardbatch.consumer import freeze, nothing_ended
         from shardbatch.consumer.attempt import expect_batch, lost
 
         held_before = known is not None and known == self.consumer.replay
-        frozen = freeze(self.consumer, self.owner, handed, ended or nothing_ended, held_before=held_before)
+        frozen = freeze(
+            self.consumer,
+            self.owner,
+            handed,
+            ended or nothing_ended,
+            held_before=held_before,
+            may_replay=may_replay or (lambda batch: None),
+        )
         if frozen.batch_id is None and known is not None:
             raise lost(expect_batch(self.consumer, known))
         return frozen
 
-    def commit(self, batch_id: str | None, attempt: int, *, by_hand: bool) -> Committed:
+    def commit(self, batch_id: str | None, attempt: int, works: Sequence[Work]) -> Committed:
         """Decide the batch of this run and move its checkpoints.
 
+        :param works: the task instances of the block that ended as a success.
         :raises LeaseLost: also if another run took the batch over and has committed it.
         """
         from shardbatch.consumer import commit
 
-        done = commit(self.consumer, self.owner, batch_id, attempt, by_hand=by_hand)
+        done = commit(self.consumer, self.owner, batch_id, attempt, works=works)
         if done.batch_id is not None and attempt < done.decided:
             self.require_own(done.batch_id)
         return done

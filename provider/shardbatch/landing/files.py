@@ -6,7 +6,8 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -16,6 +17,9 @@ from shardbatch.errors import StagingError
 
 #: Where an object appears whole when its writer is closed, so that no temporary name is needed.
 _OBJECT_STORES = ("s3", "s3a", "gcs", "gs", "abfs", "abfss", "az")
+
+#: Small files that are read at once.
+READERS = 16
 
 _REMEDIES = {
     errno.ENOSPC: "Free space there or enlarge it; nothing is lost, the task may be retried.",
@@ -138,6 +142,13 @@ class Files:
             if not any(name.startswith(("_", ".")) for name in inside.split("/")):
                 found[path] = self.read(path)
         return found
+
+    def read_many(self, paths: Sequence[str]) -> dict[str, bytes]:
+        """The content of these files, by path; several are read at once, since each costs a call of its own."""
+        if len(paths) < 2:
+            return {path: self.read(path) for path in paths}
+        with ThreadPoolExecutor(min(READERS, len(paths))) as pool:
+            return dict(zip(paths, pool.map(self.read, paths)))
 
     def delete(self, path: str) -> None:
         """Remove a file."""

@@ -6,11 +6,13 @@
     <staging>/<app>/<stream>/slices/<shard>/<after>-<unique>/part-NNNNN.parquet
     <staging>/<app>/<stream>/batches/<batch_id>/manifest.json
                                                /attempts/<attempt>
-                                               /starts/<attempt>-<start_id>/start.json
+                                               /works/<work>/begun/<attempt>-<start_id>/begun.json
+                                               /works/<work>/done/<attempt>-<start_id>/start.json
+                                               /works/<work>/ended/<attempt>-<try>-<unique>.json
     <output>/batch_id=<batch_id>/start=<start_id>/…
     <output>/_shardbatch/<batch_id>.<decided>.json
 
-Paths are never parsed back, but for markers, whose names are made of ids and numbers.
+Paths are never parsed back, but for the names of markers, starts and end records, which begin or end with numbers.
 """
 
 from __future__ import annotations
@@ -24,6 +26,10 @@ from shardbatch.core.rows import Namespace
 #: Folder of the committed markers below an output root; the leading underscore hides it from Spark.
 MARKERS = "_shardbatch"
 MANIFEST = "manifest.json"
+#: Folders beside a manifest: of all works; of one, what its starts and its tries left.
+WORKS, BEGUN, DONE, ENDED = "works", "begun", "done", "ended"
+#: Instead of a work's name; no name can be quoted so.
+UNNAMED = "~"
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[._]")
 _MARKER = re.compile(r"^(?P<batch>.+)\.(?P<decided>[0-9]+)\.json$")
@@ -76,13 +82,34 @@ def attempt_path(namespace: Namespace, batch_id: str, attempt: int) -> str:
 
 
 def starts_folder(namespace: Namespace, batch_id: str) -> str:
-    """The folder of the done markers."""
+    """The folder of the done markers that applications with version 0.1.0 leave."""
     return f"{batch_folder(namespace, batch_id)}/starts"
 
 
+def works_folder(namespace: Namespace, batch_id: str) -> str:
+    """The folder of what works leave."""
+    return f"{batch_folder(namespace, batch_id)}/{WORKS}"
+
+
+def work_folder(work: str) -> str:
+    """The folder of one work in it; of applications that were not told for which they work, too."""
+    return quoted(work) or UNNAMED
+
+
 def start_name(attempt: int, start_id: str) -> str:
-    """The name of one start's folder in it."""
+    """The name of one start's folder."""
     return f"{attempt}-{quoted(start_id)}"
+
+
+def end_name(attempt: int, try_number: int, unique: str) -> str:
+    """The name of an end record."""
+    return f"{attempt}-{try_number}-{quoted(unique)}.json"
+
+
+def attempt_of(name: str) -> int | None:
+    """The attempt in the name of a start or an end record, or ``None`` if it is neither."""
+    number = name.partition("-")[0]
+    return int(number) if number.isdigit() else None
 
 
 def staging_of(manifest_uri: str, namespace: Namespace, batch_id: str) -> str | None:

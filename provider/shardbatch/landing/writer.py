@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -50,6 +51,7 @@ class ParquetSliceWriter:
         self._part: _Part | None = None
         self._parts: list[_Part] = []
         self._over = False
+        self.arrivals_ms: tuple[int, int] | None = None
 
     def write(self, page: pa.RecordBatch) -> None:
         """Append a page's records."""
@@ -104,6 +106,7 @@ class ParquetSliceWriter:
         pieces = max(1, round(self._held / self._sizes.row_group))
         self._pages, self._held = [], 0
         self._index += table.num_rows
+        self._note_arrivals(table)
         size = -(-table.num_rows // pieces)
         for start in range(0, table.num_rows, size):
             if self._part is not None and self._part.bytes >= self._sizes.file:
@@ -111,6 +114,11 @@ class ParquetSliceWriter:
             if self._part is None:
                 self._part = self._open_part()
             self._part.write(table.slice(start, size))
+
+    def _note_arrivals(self, table: pa.Table) -> None:
+        found = pc.min_max(table.column("arrival_time").cast("int64")).as_py()
+        known = self.arrivals_ms or (found["min"] // 1000, found["max"] // 1000)
+        self.arrivals_ms = min(known[0], found["min"] // 1000), max(known[1], found["max"] // 1000)
 
     def _open_part(self) -> _Part:
         name = layout.part(len(self._parts))

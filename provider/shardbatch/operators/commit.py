@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, BaseOperator
 
-from shardbatch.core.policies import Sink
+from shardbatch.core.start import Work
 from shardbatch.errors import GapFound, ShardsFailed, WorkFailed
 from shardbatch.hooks.liveness import TASK_FINAL, task_states
-from shardbatch.operators.ended import marked_by_hand
+from shardbatch.operators.end_record import works_of
 from shardbatch.operators.step import Step, final_errors
 
 if TYPE_CHECKING:
@@ -38,11 +38,12 @@ class CommitOperator(Step):
     ``committed``.
 
     :param freeze: id of the freeze task whose batch is committed.
-    :param work: ids of the work tasks; default: none, so that nothing is checked.
+    :param work: ids of the work tasks: what those of them wrote that ended as a success is committed, and nothing else.
+        Default: none, which fits a sink of the author's own.
     :param claim_task: id of the claim task and
     :param read_task: of the read task, whose shard errors are reported; default: none.
-    :param noted: those of them that note that they ended, as ``StreamBatch`` with a sink of its own lets all do that
-        Airflow runs; then the batch's row says so if a person marked the work as success instead. Default: none.
+    :param given: those of them that may be given the batch, and therefore leave an end record; default: all.
+    :param idle: those of them that Airflow never runs; default: none.
     """
 
     ui_color = "#d9f2dd"
@@ -54,7 +55,8 @@ class CommitOperator(Step):
         work: Sequence[str] = (),
         claim_task: str | None = None,
         read_task: str | None = None,
-        noted: Sequence[str] = (),
+        given: Sequence[str] | None = None,
+        idle: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -62,7 +64,8 @@ class CommitOperator(Step):
         self.work = list(work)
         self.claim_task = claim_task
         self.read_task = read_task
-        self.noted = list(noted)
+        self.given = None if given is None else list(given)
+        self.idle = list(idle)
 
     def execute(self, context: Context) -> list[dict[str, str]]:
         """Commit; the problems that are left."""
@@ -76,24 +79,25 @@ class CommitOperator(Step):
                     f"Task {self.freeze} left no outputs, so it is not known what there is to commit.",
                     remedy="Clear that task (it may have been marked success by hand); what was landed waits for it.",
                 )
-            by_hand = self._require_work(ti, batch_id, records)
+            works = self._require_work(ti, batch_id, records)
             # A run that was told to replay a batch never decides it, so it is not its event that may be missing.
             event = _Event(context, None if steps.consumer.replay else batch_id)
             event.announce()
-            done = steps.commit(batch_id, attempt or 0, by_hand=by_hand)
+            done = steps.commit(batch_id, attempt or 0, works)
             mode = steps.owner.mode
         ti.xcom_push(key="committed", value=asdict(done))
         self._publish(context, {**extra_of(done), "mode": mode}, event, newly=done.newly)
         return self._problems(ti)
 
-    def _require_work(self, ti: Any, batch_id: str | None, records: int) -> bool:
-        """See that the work is done; whether a person said so in its stead.
+    def _require_work(self, ti: Any, batch_id: str | None, records: int) -> list[Work]:
+        """The task instances that ended as a success, once all have ended well.
 
-        :raises WorkFailed: naming the tasks that are not.
+        :raises WorkFailed: naming the tasks that have not.
         """
         if batch_id is None or not self.work:
-            return False
-        states = task_states(ti.dag_id, ti.run_id, self.work)
+            return []
+        found = works_of(task_states(ti.dag_id, ti.run_id, self.work), set(self.work))
+        states = {name: state for name, (_, state) in found.items()}
         failed = sorted(task for task, state in states.items() if state in FAILED)
         if failed:
             raise WorkFailed(f"Of the work of batch {batch_id}, {_listed(failed)} failed: nothing is committed.")
@@ -108,8 +112,8 @@ class CommitOperator(Step):
             raise WorkFailed(
                 f"Batch {batch_id} has {records} records, but no work succeeded: skipped {_listed(sorted(states))}."
             )
-        own_sink = self.policies is not None and self.policies.sink is Sink.OWN
-        return own_sink and bool(self.noted) and records > 0 and marked_by_hand(ti, self.noted, states)
+        given = set(self.work if self.given is None else self.given)
+        return [Work(name, found[name][0] in given, found[name][0] not in self.idle) for name in done]
 
     def _publish(self, context: Context, extra: dict[str, Any], event: _Event, *, newly: bool) -> None:
         """Make the asset event of a newly committed batch with records, and none otherwise."""

@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
+from shardbatch.errors import ReplayRefused
 from shardbatch.hooks.leftovers import LeftOvers, working_in
-from shardbatch.hooks.liveness import instances
+from shardbatch.hooks.liveness import TASK_FINAL, instances, task_states
 from shardbatch.operators.step import Step
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from shardbatch.core.batch import Batch
     from shardbatch.hooks.steps import Frozen
 
 #: Shards that are named as waiting because of a gap; their number is given beside them.
@@ -27,30 +30,65 @@ class FreezeOperator(Step):
     """Freezes what the read tasks landed, or opens the next attempt of the batch that this run has already.
 
     Its outputs, each an XCom of its own: ``batch_id``, ``attempt``, ``manifest_uri``, ``manifest_digest``,
-    ``record_count``, ``bytes``, ``shards``, ``gaps``, ``replay``, ``args`` (the argument list for an application), and
-    ``waiting``. An empty batch skips the tasks directly after it, so that no work starts without records.
+    ``record_count``, ``bytes``, ``shards``, ``gaps``, ``replay``, and ``waiting``. An empty batch skips the tasks
+    directly after it, so that no work starts without records.
 
     :param handed: the batch that claim found, templated; empty: none.
     :param claim_id: claim's output of this name, templated: with it, a batch that went to another run since is an error
         and not an empty batch.
     :param skips: ids of the tasks to skip when the batch has no records, default: those directly after this one.
+    :param commit: id of the commit task: with it, a batch that is committed is opened for a replay only if that task is
+        to run again too, since nothing would show what the work writes.
     """
 
     template_fields: Sequence[str] = (*Step.template_fields, "handed", "claim_id")
 
     def __init__(
-        self, *, handed: Any = None, claim_id: Any = None, skips: Sequence[str] | None = None, **kwargs: Any
+        self,
+        *,
+        handed: Any = None,
+        claim_id: Any = None,
+        skips: Sequence[str] | None = None,
+        commit: str | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.handed = handed
         self.claim_id = claim_id
         self.skips = skips
+        self.commit = commit
+
+    @property
+    def args(self) -> list[str]:
+        """The argument list from which ``open_batch`` finds its batch; templates that the task which uses them renders,
+        so that the application knows for which task and try it works."""
+        return [f"--shardbatch-{name}={value}" for name, value in self._handover().items()]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The same as environment variables."""
+        return {f"SHARDBATCH_{name.upper()}": value for name, value in self._handover().items()}
+
+    def _handover(self) -> dict[str, str]:
+        def output(key: str) -> str:
+            return "{{ ti.xcom_pull(task_ids='" + self.task_id + "', key='" + key + "') }}"
+
+        return {
+            "manifest": output("manifest_uri"),
+            "attempt": output("attempt"),
+            "digest": output("manifest_digest"),
+            "work": "{{ ti.task_id }}{{ '' if ti.map_index in (none, -1) else '[%d]' % ti.map_index }}",
+            "token": "{{ ti.id }}",
+        }
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Freeze; what was frozen."""
         memory = context.get("task_state_store")
         with self.open(context) as steps:
-            frozen = steps.freeze(self.handed or None, self._known(memory), self._left_overs(context["ti"]))
+            ti = context["ti"]
+            frozen = steps.freeze(
+                self.handed or None, self._known(memory), self._left_overs(ti), partial(self._require_commit, ti)
+            )
         if memory is not None and frozen.batch_id is not None:
             memory.set(FROZEN, {"batch_id": frozen.batch_id, "claim_id": self.claim_id})
         outputs = outputs_of(frozen)
@@ -62,6 +100,20 @@ class FreezeOperator(Step):
             if skips:
                 raise DownstreamTasksSkipped(tasks=instances(ti.dag_id, ti.run_id, skips))
         return {key: outputs[key] for key in ("batch_id", "attempt", "record_count")}
+
+    def _require_commit(self, ti: Any, batch: Batch) -> None:
+        """See that commit is to run again in this clearing.
+
+        :raises ReplayRefused: if it has ended and was not cleared.
+        """
+        state = task_states(ti.dag_id, ti.run_id, [self.commit]).get(self.commit) if self.commit else None
+        if state in TASK_FINAL:
+            raise ReplayRefused(
+                f"Batch {batch.batch_id} is committed, and the task {self.commit} is {state} and was not cleared: what "
+                "the work writes now would never be seen.",
+                remedy="Clear the work with its downstream tasks ('Downstream' in the form, include_downstream in the "
+                "REST API), or clear the group.",
+            )
 
     def _left_overs(self, ti: Any) -> LeftOvers:
         tasks = self.dag.task_dict if self.has_dag() else {}
@@ -87,20 +139,5 @@ def outputs_of(frozen: Frozen) -> dict[str, Any]:
         "shards": frozen.shards,
         "gaps": frozen.gaps,
         "replay": frozen.replay,
-        "args": arguments(frozen),
         "waiting": {"count": len(frozen.waiting), "shards": list(frozen.waiting[:NAMED_SHARDS])},
     }
-
-
-def arguments(frozen: Frozen) -> list[str]:
-    """The argument list from which ``open_batch`` finds its batch."""
-    if frozen.batch_id is None:
-        return []
-    return [
-        "--shardbatch-manifest",
-        str(frozen.manifest_uri),
-        "--shardbatch-attempt",
-        str(frozen.attempt),
-        "--shardbatch-digest",
-        str(frozen.manifest_digest),
-    ]

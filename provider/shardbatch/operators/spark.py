@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +16,7 @@ from shardbatch.hooks import spark, spark_process
 from shardbatch.hooks.attempt import Attempt, Heartbeat
 from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.spark import Submission
+from shardbatch.operators.end_record import Bound, record_ends, work_of
 from shardbatch.operators.step import final_errors, place
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
 
     :param batch: the group whose batch it works on. Outside such a group give ``manifest_uri``, ``manifest_digest``,
         ``batch_id`` and ``attempt`` (outputs of ``FreezeOperator``; templated), and what the four steps were given:
-        ``app_name``, ``stream``, ``leases``, ``staging``, ``group_id``.
+        ``app_name``, ``stream``, ``leases``, ``staging``, ``group_id``. It leaves its end record there too.
     :param heartbeat: between two signs of life, default 20 seconds (above 0). Keep it below a third of
         ``ClaimOptions(attempt_grace)``, else the batch may be taken for abandoned.
     :raises ConfigurationError: if neither a group nor all of the single values are given, if it stands outside of that
@@ -112,6 +114,16 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         self._submission: Submission | None = None
         self._open: Attempt | None = None
         self._goes_on: str | None = None
+        self._did_nothing = False
+        if batch is None:
+            record_ends(self, self.batch_of, "", only=True)
+
+    def bound(self) -> Bound | None:
+        """What this try works for, and the token that its application was told (for the end record)."""
+        done = self._submission
+        if done is None:
+            return None
+        return Bound(done.batch_id, done.attempt, done.token, did_nothing=self._did_nothing, sure=bool(done.token))
 
     def _require(self, **given: Any) -> None:
         for name in ("manifest_uri", "manifest_digest", "batch_id", "attempt"):
@@ -143,8 +155,11 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         try:
             if not attempt.my_turn():
                 self.log.info("Attempt %s of batch %s is committed already.", attempt.attempt, attempt.batch_id)
+                self._did_nothing = True
                 return
             self._goes_on = self._earlier(context, attempt)
+            self._submission = replace(submission, token=self._token(context))
+            self._hook = None  # the next one tells the application its token
             self._run(context, attempt)
         finally:
             attempt.release_connections()
@@ -196,8 +211,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
 
     def _submission_of(self, context: Context) -> Submission:
         ti = context["ti"]
-        index = getattr(ti, "map_index", -1)
-        work = self.task_id if index is None or index < 0 else f"{self.task_id}[{index}]"
+        work = work_of(self.task_id, getattr(ti, "map_index", -1))
         return Submission(
             batch_id=str(self.batch_id),
             attempt=int(cast("int", self.attempt)),
@@ -211,6 +225,18 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         suffix = f"{submission.batch_id}.{submission.attempt}"
         self.external_id_key = f"{SparkSubmitOperator.external_id_key}.{suffix}"
         self._K8S_DRIVER_STATUS_KEY = f"{SparkSubmitOperator._K8S_DRIVER_STATUS_KEY}.{suffix}"
+
+    def _token(self, context: Context) -> str:
+        """What tells this submission's starts from others: this try's id, or that of the try which submitted what this
+        one goes on with, kept beside the application's id."""
+        memory, key = context.get("task_state_store"), f"{self.external_id_key}.token"
+        if memory is None:
+            return str(context["ti"].id)
+        goes_on = self._goes_on is not None or bool(memory.get(self.external_id_key))
+        token = str(memory.get(key) or "") if goes_on else str(context["ti"].id)
+        if not goes_on:
+            memory.set(key, token)
+        return token
 
     def _earlier(self, context: Context, attempt: Attempt) -> str | None:
         """What this try goes on with, an earlier try's application at its cluster; any other one is ended."""

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from shardbatch.core.limits import ReadLimits
-from shardbatch.core.policies import ClaimOptions, Policies
+from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.errors import ConfigurationError, ShardbatchError
 from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
@@ -55,6 +55,7 @@ class Step(BaseOperator):
     :param limits: how much one run reads.
     :param claim: how leases are claimed.
     :param policies: what to do when something cannot go on.
+    :param output: what the application's output roots are to their readers.
     :raises ConfigurationError: for a value that cannot work, or if there is no lease store or staging folder.
     """
 
@@ -72,6 +73,7 @@ class Step(BaseOperator):
         limits: ReadLimits | None = None,
         claim: ClaimOptions | None = None,
         policies: Policies | None = None,
+        output: Outputs | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -83,6 +85,7 @@ class Step(BaseOperator):
         self.limits = limits
         self.claim = claim
         self.policies = policies
+        self.outputs_are = output
         try:
             self.application()
         except ConfigurationError as error:
@@ -99,6 +102,7 @@ class Step(BaseOperator):
             limits=self.limits,
             claim=self.claim,
             policies=self.policies,
+            outputs=self.outputs_are,
         )
 
     @contextmanager

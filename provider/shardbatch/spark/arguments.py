@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_NAMES = ("manifest", "attempt", "digest", "work", "schemes")
+_NAMES = ("manifest", "attempt", "digest", "work", "token", "schemes")
 
 
 @dataclass(frozen=True)
 class Order:
     """One batch to work on.
 
-    ``digest`` is empty if it is not known; ``work`` names the task of the block; ``schemes`` says under which scheme
+    ``digest`` is empty if it is not known; ``work`` names the task of the block; ``token`` is handed down by whoever
+    started the application, so that its starts are told from those of other tries; ``schemes`` says under which scheme
     this cluster knows a URI's, such as ``{"s3": "s3a"}``.
     """
 
@@ -30,6 +31,7 @@ class Order:
     attempt: int
     digest: str = ""
     work: str = ""
+    token: str = ""
     schemes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -70,6 +72,7 @@ def find_order(
         _attempt(told.get("attempt")),
         str(told.get("digest") or ""),
         str(told.get("work") or ""),
+        str(told.get("token") or ""),
         _schemes(told.get("schemes") or {}),
     )
 

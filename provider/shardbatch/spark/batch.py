@@ -11,8 +11,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core import manifest as manifests
-from shardbatch.core.batch import Start
 from shardbatch.core.manifest import Manifest
+from shardbatch.core.start import Begun, Start
 from shardbatch.errors import ConfigurationError, LeaseLost, ManifestChanged, NothingFinished, StagingError
 from shardbatch.landing import layout
 from shardbatch.landing.location import joined, rewritten
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: The shard only keeps together what may lie in several of one generation, by explicit hash keys.
 KEY_ORDER = ("partition_key", "shard_generation", "shard_id", "record_index")
+#: One for each driver process, by its birth: a cluster may begin an application again, in another one.
+INCARNATION = f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(6)}"
 
 
 class SparkBatch:
@@ -41,6 +43,7 @@ class SparkBatch:
         self.attempt = order.attempt
         self.start_id: str | None = None
         self._work = order.work
+        self._token = order.token
         self._files = files
         uri = rewritten(order.manifest, order.schemes)
         self._folder = uri.rpartition("/")[0]
@@ -128,7 +131,11 @@ class SparkBatch:
             )
 
     def __enter__(self) -> SparkBatch:
-        self.start_id = f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+        start_id = f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+        begun = Begun(start_id, self.attempt, self._work, self._token, INCARNATION, _driver_attempt(self.spark))
+        # Before anything can be written: whoever judges the end of the application must know of every start.
+        self._leave(layout.BEGUN, "begun.json", begun)
+        self.start_id = start_id
         self._outputs = {}
         return self
 
@@ -145,9 +152,13 @@ class SparkBatch:
                     f"batch.output({out!r}) was asked for, but nothing was written to {folder}.",
                     remedy="Write the result there, also an empty one, or ask for the output only when there is one.",
                 )
-        content = json.dumps(dict(start.to_json(), batch_id=self.batch_id), sort_keys=True)
-        name = layout.start_name(start.attempt, start.start_id)
-        self._files.put(joined(self._folder, "starts", name), "start.json", content)
+        self._leave(layout.DONE, "start.json", start)
+
+    def _leave(self, kind: str, name: str, mark: Begun | Start) -> None:
+        content = json.dumps(dict(mark.to_json(), batch_id=self.batch_id), sort_keys=True)
+        of_start = layout.start_name(mark.attempt, mark.start_id)
+        folder = joined(self._folder, layout.WORKS, layout.work_folder(self._work), kind, of_start)
+        self._files.put(folder, name, content)
 
     def _read(self, paths: list[str], generation: int) -> DataFrame:
         from pyspark.errors import AnalysisException
@@ -167,6 +178,16 @@ class SparkBatch:
             ) from error
         column = F.lit(generation).cast("int").alias("shard_generation")
         return frame.select(*[column if n == "shard_generation" else F.col(n) for n in RECORD_SCHEMA.names])
+
+
+def _driver_attempt(spark: SparkSession) -> int:
+    """Which process of its application this driver is, where a cluster says so (YARN); 0 where nobody knows."""
+    try:
+        context: Any = spark.sparkContext
+        found = context._jsc.sc().applicationAttemptId()
+        return int(found.get()) if found.isDefined() else 0
+    except Exception:  # noqa: BLE001 - a session without a JVM, or an id that is no number: the time of begin decides
+        return 0
 
 
 @contextmanager
@@ -191,6 +212,7 @@ def open_batch(
     *,
     digest: str | None = None,
     work: str | None = None,
+    token: str | None = None,
     schemes: Mapping[str, str] | str | None = None,
 ) -> SparkBatch:
     """The batch that this application was started for, as a context manager.
@@ -200,22 +222,25 @@ def open_batch(
         with open_batch(spark) as batch:
             batch.records().write.parquet(batch.output(out))
 
-    Leaving the block without an error writes the start's done marker beside the manifest; ``commit`` chooses among
-    those. What is not given is taken from the environment (``SHARDBATCH_MANIFEST``, ``SHARDBATCH_ATTEMPT``,
-    ``_DIGEST``, ``_WORK``, ``_SCHEMES``), else from Spark's configuration (``spark.shardbatch.manifest``, …), else from
-    the command line (``--shardbatch-manifest``, …).
+    Entering the block leaves a begun marker beside the manifest, leaving it without an error a done marker; the task
+    that has started this application looks for both when it ends. What is not given is taken from the environment
+    (``SHARDBATCH_MANIFEST``, ``SHARDBATCH_ATTEMPT``, ``_DIGEST``, ``_WORK``, ``_TOKEN``, ``_SCHEMES``), else from
+    Spark's configuration (``spark.shardbatch.manifest``, …), else from the command line (``--shardbatch-manifest``, …).
 
     :param manifest: the manifest's URI.
     :param attempt: the attempt that freeze opened, 1 or more.
     :param digest: the manifest's digest; without it a changed manifest is not noticed.
-    :param work: the task of the block; two tasks of one block are told apart by it.
+    :param work: the task of the block, of a mapped one ``task_id[index]``; two tasks of one block are told apart by it.
+    :param token: tells apart the tries of a task, whose applications may overlap: the same text for the application and
+        for the task that started it, which is ``{{ ti.id }}`` unless that task says otherwise.
     :param schemes: under which scheme this cluster knows a URI's, such as ``{"s3": "s3a"}``.
     :raises ConfigurationError: if no manifest or no attempt is known.
     :raises ManifestChanged: if the manifest is not the one that was frozen.
     :raises UnsupportedSchema: if a later major version wrote it.
     :raises StagingError: if it cannot be read.
     """
-    given = {"manifest": manifest, "attempt": attempt, "digest": digest, "work": work, "schemes": schemes}
+    given: dict[str, Any] = {"manifest": manifest, "attempt": attempt, "digest": digest}
+    given.update(work=work, token=token, schemes=schemes)
     order = find_order(spark, given)
     uri = rewritten(order.manifest, order.schemes)
     files = files_of(spark)

@@ -19,6 +19,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Clock, Page
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, after
+from shardbatch.core.start import Work
 from shardbatch.errors import ConfigurationError, GapFound, SourceError
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
@@ -49,7 +50,7 @@ def run(rig: Rig, consumer: Consumer, owner: Owner) -> list[str]:
         land(consumer, owner, group.group, rig.stream.now_ms)
     frozen = freeze(consumer, owner)
     rig.work(frozen)
-    commit(consumer, owner, frozen.batch_id, frozen.attempt)
+    commit(consumer, owner, frozen.batch_id, frozen.attempt, works=[Work("transform")])
     return sorted(rig.records(frozen.batch_id or ""), key=int)
 
 

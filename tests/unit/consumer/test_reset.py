@@ -23,6 +23,7 @@ from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
 from shardbatch.core.rows import SHARD_LEASE
 from shardbatch.errors import ConfigurationError, LeaseLost, OwnerUnknown, StagingError
 from shardbatch.landing.layout import MARKERS, marker_name
+from shardbatch.landing.roots import OutputRoots
 from tests.support.mortal import Killed, MortalStore
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
@@ -318,12 +319,14 @@ def test_a_marker_that_cannot_be_written_stops_it_and_all_is_given_back(rig: Rig
         rig.commit("r1", made, store=MortalStore(rig.store, 0, applied=True))
     rig.over("r1")
 
-    class Sealed:
-        def mark_committed(self, *_: Any) -> None:
+    class Sealed(OutputRoots):
+        def mark(self, *_: Any) -> None:
             raise StagingError("The output cannot be written.")
 
+    sealed = rig.consumer().landing
+    sealed.outputs.__class__ = Sealed
     with pytest.raises(StagingError):
-        told(reset, rig, every=True, to=TRIM_HORIZON, landing=Sealed())
+        told(reset, rig, every=True, to=TRIM_HORIZON, landing=sealed)
     assert row(rig, first).lease_owner is None
     drained(rig)
     assert row(rig, second).batch_id is None

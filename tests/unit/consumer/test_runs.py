@@ -11,6 +11,7 @@ from shardbatch.consumer import Outcome
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.position import LATEST, SHARD_END, TRIM_HORIZON, after
+from shardbatch.core.start import Work
 from shardbatch.errors import LeaseLost, NothingFinished, StreamRecreated
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
@@ -281,7 +282,7 @@ def test_an_interval_run_reads_its_span_beside_the_live_application(rig: Rig) ->
     frozen = freeze(consumer, owner)
     assert rig.records(frozen.batch_id or "") == wanted
     rig.work(frozen)
-    assert commit(consumer, owner, frozen.batch_id, frozen.attempt).newly
+    assert commit(consumer, owner, frozen.batch_id, frozen.attempt, works=[Work("transform")]).newly
     assert rig.consumer().leases() == live
     assert consumer.leases() == []
     assert claim(consumer, owner).outcome is Outcome.REPLAY  # cleared: the same batch, never new records

@@ -221,7 +221,7 @@ def test_what_was_set_aside_is_kept_until_it_is_dropped_by_name(rig: Rig) -> Non
 def test_a_marker_that_cannot_be_read_does_not_stop_a_drop(rig: Rig) -> None:
     made, batch_id, _ = poisoned(rig)
     rig.work(made)
-    (marker,) = rig.folder.rglob("start.json")
+    (marker,) = rig.folder.rglob("done/*/mark.json")
     marker.write_text("no json")
     (item,) = told(drop, rig, batch_id, landing=rig.consumer().landing)
     assert (item.result, "staging does not say where" in item.effect) == ("dropped", True)

@@ -15,6 +15,7 @@ from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.ports import Page
 from shardbatch.core.position import TRIM_HORIZON
+from shardbatch.core.start import Work
 from tests.support.rig import Rig
 
 RECORD = Policies(gap=GapPolicy.RECORD)
@@ -87,6 +88,6 @@ def test_an_interval_goes_on_with_children_that_left_the_listing_after_its_claim
     frozen = freeze(consumer, owner)
     assert (frozen.record_count, frozen.gaps, frozen.shards) == (len(sent), 2, 5)
     rig.work(frozen)
-    commit(consumer, owner, frozen.batch_id, frozen.attempt)
+    commit(consumer, owner, frozen.batch_id, frozen.attempt, works=[Work("transform")])
     assert consumer.leases() == []
     assert second in rig.stream.shards

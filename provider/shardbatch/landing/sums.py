@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+def sum_markers(files, path, **kwargs):
+    return None

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end record of a task of the block: its last act, after which a commit knows what its application wrote.
+
+It is a file beside the manifest and no XCom: a task of an older attempt that lives on would overwrite that of a newer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from inspect import isgeneratorfunction
+from typing import Any, Protocol, runtime_checkable
+
+from shardbatch.core.rows import Namespace
+from shardbatch.hooks.consumer import Application
+from shardbatch.hooks.leases import Leases
+from shardbatch.hooks.staging import Staging
+from shardbatch.hooks.streams import KinesisStream
+from shardbatch.operators.step import final_errors
+
+log = logging.getLogger("shardbatch")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The batch and attempt that a try works for, and what it hands down to its application.
+
+    ``did_nothing``: it has found that there is nothing to do. ``sure``: its application was certainly told the token.
+    """
+
+    batch_id: str
+    attempt: int
+    token: str
+    did_nothing: bool = False
+    sure: bool = False
+
+
+@runtime_checkable
+class Binds(Protocol):
+    """An operator that knows itself which batch it works on, and may hand down another token than its task's id."""
+
+    def bound(self) -> Bound | None:
+        """What the try at hand works for; ``None`` without a batch."""
+        ...
+
+
+def work_of(task_id: str, map_index: int | None) -> str:
+    """The name of a task instance of the block."""
+    return task_id if map_index is None or map_index < 0 else f"{task_id}[{map_index}]"
+
+
+def works_of(states: Mapping[str, str | None], task_ids: set[str]) -> dict[str, tuple[str, str | None]]:
+    """The task instances of these tasks by their names, each with its task and state, from what Airflow answers: the
+    key of an instance of a mapped task is its task's id, an underscore and its index."""
+    found: dict[str, tuple[str, str | None]] = {}
+    for key, state in states.items():
+        task_id, _, index = key.rpartition("_")
+        if key in task_ids:
+            found[key] = (key, state)
+        elif task_id in task_ids and index.isdigit():
+            found[work_of(task_id, int(index))] = (task_id, state)
+    return found
+
+
+def is_given(task: Any, freeze: str) -> bool:
+    """Whether a task is seen to be given the batch: it stands after freeze because it uses an output of that, or one of
+    its fields names it. To be asked before the block is put behind freeze."""
+    fields = (
+        task.partial_kwargs if task.is_mapped else {name: getattr(task, name, None) for name in task.template_fields}
+    )
+    return freeze in task.upstream_task_ids or _names(list(fields.values()), freeze)
+
+
+def _names(value: Any, task_id: str) -> bool:
+    if isinstance(value, str):
+        return f"'{task_id}'" in value or f'"{task_id}"' in value
+    if isinstance(value, Mapping):
+        return any(_names(item, task_id) for item in value.values())
+    return isinstance(value, (list, tuple, set)) and any(_names(item, task_id) for item in value)
+
+
+def record_end(
+    task: Any,
+    *,
+    freeze: str,
+    app_name: str,
+    stream: KinesisStream,
+    leases: Leases | None = None,
+    staging: Staging | None = None,
+    group_id: str = "",
+    only: bool = True,
+) -> None:
+    """Let a task leave its end record. ``StreamBatch`` does it for all of its block; tasks wired by hand need it.
+
+    What its author gave as ``pre_execute`` and ``post_execute`` still runs. A record that cannot be written fails the
+    task: it may be tried again, and nothing is lost.
+
+    :param task: the operator, mapped or not; of a ``@task`` call its ``.operator``.
+    :param freeze: id of the freeze task whose batch it works on; the other arguments are those of the steps.
+    :param only: whether no other task works on the batch, so that an application need not say for which it does;
+        default yes.
+    """
+    record_ends(task, Application.of(app_name, stream, leases, staging, group_id=group_id), freeze, only=only)
+
+
+def record_ends(task: Any, application: Application, freeze: str, *, only: bool) -> None:
+    """As :func:`record_end`, for a group's application."""
+    ending = _Ending(application, freeze, only)
+    if task.is_mapped:
+        given = task.partial_kwargs
+        given["pre_execute"] = _after(given.get("pre_execute"), ending.begin)
+        given["post_execute"] = _after(given.get("post_execute"), ending.end)
+    else:
+        task._pre_execute_hook = _after(task._pre_execute_hook, ending.begin)
+        task._post_execute_hook = _after(task._post_execute_hook, ending.end)
+
+
+class _Ending:
+    """What one task needs for its record. The batch is looked up when a try begins: its end may come when the XComs are
+    those of a later attempt already."""
+
+    def __init__(self, application: Application, freeze: str, only: bool) -> None:
+        self._application = application
+        self._freeze = freeze
+        self._only = only
+        self._bound: dict[str, Bound | None] = {}
+
+    def begin(self, context: Any, *_: Any) -> None:
+        if not self._freeze:
+            return  # the operator knows its batch itself
+        ti = context["ti"]
+        batch_id, attempt = (ti.xcom_pull(task_ids=self._freeze, key=key) for key in ("batch_id", "attempt"))
+        self._bound[str(ti.id)] = Bound(str(batch_id), int(attempt), str(ti.id)) if batch_id else None
+
+    def end(self, context: Any, *_: Any) -> None:
+        from shardbatch.consumer.end_record import Ended, leave_end_record
+
+        ti, task = context["ti"], context["ti"].task
+        bound = task.bound() if isinstance(task, Binds) else self._bound.get(str(ti.id))
+        if bound is None or bound.did_nothing:
+            return
+        environment = task.get_template_env()
+        application = self._application.rendered(lambda text: task.render_template(text, context, environment))
+        work = work_of(ti.task_id, getattr(ti, "map_index", -1))
+        only = self._only and "[" not in work
+        ended = Ended(bound.batch_id, bound.attempt, work, ti.try_number, bound.token, str(ti.id), only, bound.sure)
+        namespace = Namespace(application.app_name, application.stream.stream_name)
+        with final_errors():
+            record = leave_end_record(application.staging.open(), namespace, ended)
+        log.info("Attempt %s of batch %s ended, starts: %s.", bound.attempt, bound.batch_id, len(record.starts))
+
+
+def _after(hook: Callable[..., Any] | None, ours: Callable[..., None]) -> Callable[..., Any]:
+    """A hook that does what the author's does, then ours."""
+    if hook is not None and isgeneratorfunction(hook):
+
+        def run_and_yield(context: Any, *result: Any) -> Iterator[Any]:
+            yield from hook(context, *result)
+            ours(context)
+
+        return run_and_yield
+
+    def run(context: Any, *result: Any) -> None:
+        if hook is not None:
+            hook(context, *result)
+        ours(context)
+
+    return run
