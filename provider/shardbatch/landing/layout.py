@@ -11,6 +11,7 @@
                                                /works/<work>/ended/<attempt>-<try>-<unique>.json
     <output>/batch_id=<batch_id>/start=<start_id>/…
     <output>/_shardbatch/<batch_id>.<decided>.json
+    <output>/_shardbatch/sums/<number>-<unique>.json
 
 Paths are never parsed back, but for the names of markers, starts and end records, which begin or end with numbers.
 """
@@ -25,6 +26,8 @@ from shardbatch.core.rows import Namespace
 
 #: Folder of the committed markers below an output root; the leading underscore hides it from Spark.
 MARKERS = "_shardbatch"
+#: Folder of their sums below that.
+SUMS = "sums"
 MANIFEST = "manifest.json"
 #: Folders beside a manifest: of all works; of one, what its starts and its tries left.
 WORKS, BEGUN, DONE, ENDED = "works", "begun", "done", "ended"
@@ -128,14 +131,19 @@ def marker_name(batch_id: str, decided: int) -> str:
     return f"{quoted(batch_id)}.{decided}.json"
 
 
+def marker(name: str) -> tuple[str, int] | None:
+    """The quoted batch id and the number of the decision in a marker's name; ``None`` if it is no marker's."""
+    found = _MARKER.match(name)
+    if not found or name.startswith((".", "_")):
+        return None
+    return found.group("batch"), int(found.group("decided"))
+
+
 def highest_markers(names: Iterable[str]) -> dict[str, tuple[int, str]]:
     """Of the names in a marker folder, for every batch the highest ``decided`` and its name."""
     best: dict[str, tuple[int, str]] = {}
     for name in names:
-        found = _MARKER.match(name)
-        if not found or name.startswith((".", "_")):
-            continue
-        batch, decided = found.group("batch"), int(found.group("decided"))
-        if batch not in best or decided > best[batch][0]:
-            best[batch] = (decided, name)
+        found = marker(name)
+        if found is not None and (found[0] not in best or found[1] > best[found[0]][0]):
+            best[found[0]] = (found[1], name)
     return best
