@@ -12,6 +12,7 @@ from shardbatch.core.batch import Start
 from shardbatch.core.decision import Decision
 from shardbatch.core.kcl import KclLease
 from shardbatch.core.position import Position
+from shardbatch.core.root_owner import Handover, Holder
 from shardbatch.core.rows import Key, Namespace, Row, Table
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import NOTHING_ODD, LandedFile, Oddities
@@ -202,6 +203,31 @@ class OutputRoots(Protocol):
         ...
 
 
+class HandedRoots(OutputRoots, Protocol):
+    """Output roots as a person's verbs see them. Errors are :class:`StagingError`."""
+
+    def sum_now(self, root: str) -> bool:
+        """As :meth:`OutputRoots.sum_if_due`, however few markers are loose."""
+        ...
+
+    def holders(self, root: str) -> Sequence[Holder]:
+        """What the files say that tell whose the root is; the root must be within reach."""
+        ...
+
+    def begin_handover(self, root: str, app: str) -> Handover:
+        """From now on no other application's :meth:`OutputRoots.look` passes, until this is finished or withdrawn.
+
+        :raises OutputTaken: if the root is being handed over by somebody else at this moment.
+        """
+        ...
+
+    def finish_handover(self, root: str, handover: Handover) -> None:
+        """The root is the application's; those that had it are refused."""
+
+    def withdraw_handover(self, root: str, handover: Handover) -> None:
+        """All is as it was."""
+
+
 class Landing(Protocol):
     """The staging area. Paths are relative to its folder, with forward slashes. Errors are :class:`StagingError`."""
 
@@ -234,10 +260,6 @@ class Landing(Protocol):
     def finished_starts(self, namespace: Namespace, batch_id: str) -> list[Start]:
         """The starts whose done markers stand beside the batch's manifest."""
         ...
-
-    def mark_committed(self, output: str, batch_id: str, decided: int, *starts: Start) -> None:
-        """Leave the committed marker named by (batch, decided) beside the data of an output root, never overwriting;
-        it names the starts that wrote there."""
 
 
 class Verdict(str, Enum):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from typing import Any
 
 import pyarrow.fs as pafs
 
@@ -18,6 +17,7 @@ from shardbatch.errors import ConfigurationError, StagingError
 from shardbatch.landing import layout
 from shardbatch.landing.files import Files, explained
 from shardbatch.landing.location import joined, locate
+from shardbatch.landing.roots import OutputRoots
 from shardbatch.landing.writer import SIZES, ParquetSliceWriter, Sizes
 
 _GLOB = frozenset("*?[]{}\\")
@@ -66,8 +66,7 @@ class StagingArea:
         self.uri = "file://" + location.path if location.local else uri.rstrip("/")
         self.root = (root or location.path).rstrip("/")
         self._files = Files(filesystem or pafs.LocalFileSystem())
-        self._kind = location.kind
-        self._others = dict(filesystems or {})
+        self.outputs = OutputRoots(self._files, location.kind, filesystems or {}, self.uri)
         self._compression = compression
         self._sizes = sizes
 
@@ -136,46 +135,6 @@ class StagingArea:
             found[start.start_id] = start
         return sorted(found.values(), key=lambda start: (start.attempt, start.work, start.start_id))
 
-    def mark_committed(self, output: str, batch_id: str, decided: int, *starts: Start) -> None:
-        """Leave the committed marker named by (batch, decided) beside the data of an output root, never overwriting.
-
-        :param starts: the starts that wrote below this root, one for each task of the block that did.
-        :raises StagingError: if the root cannot be reached from here, if the data are not seen there, or if a marker of
-            this name tells something else.
-        """
-        files, root = self._output(output)
-        path = joined(root, layout.MARKERS, layout.marker_name(batch_id, decided))
-        content = _marker(batch_id, decided, starts)
-        standing = files.read_if_there(path)
-        if standing is None:
-            for folder in content["folders"]:
-                if not files.exists(joined(root, folder)):
-                    raise StagingError(
-                        f"The start's data are not seen in {joined(output, folder)}.",
-                        remedy="Write to a file system that the cluster and the Airflow workers share.",
-                    )
-            if files.create(path, (json.dumps(content, sort_keys=True) + "\n").encode("ascii")):
-                return
-            standing = files.read(path)
-        if json.loads(standing).get("folders") != content["folders"]:
-            raise StagingError(
-                f"{path} records another start than the batch's row does.",
-                remedy="Compare it with 'airflow shardbatch batches'; remove the marker if the row is right.",
-            )
-
-    def _output(self, output: str) -> tuple[Files, str]:
-        location = locate(output)
-        if location.kind == self._kind:
-            return self._files, location.path
-        if location.kind in self._others:
-            return Files(self._others[location.kind]), location.path
-        if location.local:
-            return Files(pafs.LocalFileSystem()), location.path
-        raise StagingError(
-            f"The output {output} is on a {location.kind} file system, out of reach of staging {self.uri}.",
-            remedy="Put outputs and staging on one kind of file system, or give Staging a connection for it.",
-        )
-
     def _require_root(self) -> None:
         # A mount that went away must not become an empty folder of the same name. An object store has no folders.
         if self._files.whole:
@@ -187,13 +146,3 @@ class StagingArea:
                 f"The staging folder {self.uri} does not exist.",
                 remedy="Create it, or mount it on every worker, writable for the workers' user.",
             )
-
-
-def _marker(batch_id: str, decided: int, starts: tuple[Start, ...]) -> dict[str, Any]:
-    ordered = sorted(starts, key=lambda start: (start.work, start.start_id))
-    return {
-        "batch_id": batch_id,
-        "decided": decided,
-        "folders": [layout.output_folder(batch_id, start.start_id) for start in ordered],
-        "starts": [start.to_json() for start in ordered],
-    }

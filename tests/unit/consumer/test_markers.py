@@ -11,8 +11,8 @@ import pytest
 from shardbatch.consumer import Frozen
 from shardbatch.core.batch import BatchState
 from shardbatch.core.lease import Lease
-from shardbatch.landing.area import StagingArea
 from shardbatch.landing.layout import MARKERS, marker_name
+from shardbatch.landing.roots import OutputRoots
 from tests.support.rig import Rig
 
 
@@ -49,7 +49,7 @@ def only(rig: Rig) -> Lease:
 
 def died_before_its_marker(rig: Rig, frozen: Frozen) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StagingArea, "mark_committed", killed)
+        patch.setattr(OutputRoots, "mark", killed)
         with pytest.raises(Killed):
             rig.commit("r1", frozen)
     assert rig.batches(BatchState.COMMITTED)
@@ -78,7 +78,7 @@ def test_the_next_run_that_dies_at_that_marker_has_moved_no_lease(rig: Rig, unde
     rig.over("r1")
     before = only(rig)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StagingArea, "mark_committed", killed)
+        patch.setattr(OutputRoots, "mark", killed)
         with pytest.raises(Killed):
             rig.claim("r2")
     assert only(rig) == before
