@@ -18,6 +18,7 @@ Paths are never parsed back, but for the names of markers, starts and end record
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 
@@ -33,6 +34,8 @@ MANIFEST = "manifest.json"
 WORKS, BEGUN, DONE, ENDED = "works", "begun", "done", "ended"
 #: Instead of a work's name; no name can be quoted so.
 UNNAMED = "~"
+#: Characters of a work's name that stand in its folder's; file systems take 255 bytes.
+LONGEST_NAME = 150
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[._]")
 _MARKER = re.compile(r"^(?P<batch>.+)\.(?P<decided>[0-9]+)\.json$")
@@ -95,8 +98,14 @@ def works_folder(namespace: Namespace, batch_id: str) -> str:
 
 
 def work_folder(work: str) -> str:
-    """The folder of one work in it; of applications that were not told for which they work, too."""
-    return quoted(work) or UNNAMED
+    """The folder of one work in it; of applications that were not told for which they work, too.
+
+    A task's id may be longer than a name in a folder may: then its beginning and its hash stand for it.
+    """
+    name = quoted(work) or UNNAMED
+    if len(name) <= LONGEST_NAME:
+        return name
+    return "{}~{}".format(name[:LONGEST_NAME], hashlib.sha256(work.encode("utf-8")).hexdigest()[:32])
 
 
 def start_name(attempt: int, start_id: str) -> str:

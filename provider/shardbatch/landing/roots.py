@@ -102,7 +102,7 @@ class OutputRoots:
 
         files, path = self._reach(root)
         self._see(files, path, root)
-        return bool(sum_markers(files, path, due=1))
+        return bool(sum_markers(files, path, least=1))
 
     def holders(self, root: str) -> Sequence[Holder]:
         """What the files say that tell whose the root is.
