@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from shardbatch.operators.freeze import FreezeOperator as FreezeOperator
     from shardbatch.operators.read import ReadOperator as ReadOperator
     from shardbatch.operators.replay import ReplayBatchOperator as ReplayBatchOperator
+    from shardbatch.operators.root_actions import AdoptRootOperator as AdoptRootOperator
+    from shardbatch.operators.root_actions import ForgetRootOperator as ForgetRootOperator
+    from shardbatch.operators.root_actions import SumMarkersOperator as SumMarkersOperator
     from shardbatch.operators.spark import SparkSubmitBatchOperator as SparkSubmitBatchOperator
     from shardbatch.task_group import StreamBatch as StreamBatch
     from shardbatch.task_group import batch_params as batch_params
@@ -41,12 +44,14 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AcceptGapOperator": "operators.actions",
+    "AdoptRootOperator": "operators.root_actions",
     "ClaimOperator": "operators.claim",
     "ClaimOptions": "core.policies",
     "CommitOperator": "operators.commit",
     "DropBatchOperator": "operators.actions",
     "DynamoDBLeases": "hooks.leases",
     "FanOut": "core.policies",
+    "ForgetRootOperator": "operators.root_actions",
     "FreezeOperator": "operators.freeze",
     "KinesisStream": "hooks.streams",
     "ParkBatchOperator": "operators.actions",
@@ -62,6 +67,7 @@ _HOMES = {
     "SparkSubmitBatchOperator": "operators.spark",
     "Staging": "hooks.staging",
     "StreamBatch": "task_group",
+    "SumMarkersOperator": "operators.root_actions",
     "UnparkBatchOperator": "operators.actions",
     "batch_params": "task_group",
     "open_batch": "landing.batch",

@@ -211,8 +211,12 @@ class OutputRoots(Protocol):
 class HandedRoots(OutputRoots, Protocol):
     """Output roots as a person's verbs see them. Errors are :class:`StagingError`."""
 
-    def sum_now(self, root: str) -> bool:
-        """As :meth:`OutputRoots.sum_if_due`, however few markers are loose."""
+    def sum_now(self, root: str) -> int | None:
+        """As :meth:`OutputRoots.sum_if_due`, however few markers are loose: how many, or ``None`` if there is none."""
+        ...
+
+    def told(self, root: str) -> Mapping[str, int]:
+        """Of every batch that the root tells of, the number of its highest decision."""
         ...
 
     def holders(self, root: str) -> Sequence[Holder]:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 
-from shardbatch.errors import OutputTaken, StagingError
+from shardbatch.errors import OutputTaken
 from shardbatch.landing.files import Files
 from shardbatch.landing.roots import OutputRoots
 
@@ -83,17 +83,19 @@ class SteppedFiles(Files):
         self._at(path)
         return self.kept.setdefault(path, content) is content
 
+    def contents(self, folder: str, names: Sequence[str]) -> dict[str, bytes]:
+        paths = {name: f"{folder}/{name}" for name in names}
+        return {name: self.kept[path] for name, path in paths.items() if path in self.kept}
+
     def read(self, path: str) -> bytes:
-        if path not in self.kept:
-            raise StagingError("no such file")
         return self.kept[path]
 
     def exists(self, path: str) -> bool:
         return path == OUT or path in self.kept
 
-    def below(self, folder: str) -> list[str]:
+    def names(self, folder: str) -> list[str]:
         self._at(folder)
-        return sorted(path for path in self.kept if path.startswith(folder + "/"))
+        return sorted(path.rpartition("/")[2] for path in self.kept if path.rpartition("/")[0] == folder)
 
     def delete(self, path: str) -> None:
         self._at(path)
@@ -104,16 +106,11 @@ class SteppedFiles(Files):
             self.stage.step()
 
 
-class Roots(OutputRoots):
-    def _has_markers(self, files: Files, path: str) -> bool:
-        return False
-
-
 def played(apps: Sequence[str], order: Iterator[int], *, shared: Sequence[str] = ()) -> tuple[list[str], OutputRoots]:
     """The applications that may decide after their looks, and the roots as they are then."""
     stage = Stage(len(apps))
     files = SteppedFiles(stage)
-    roots = Roots(files, "file", {}, "/staging")
+    roots = OutputRoots(files, "file", {}, "/staging")
 
     def look(app: str) -> Callable[[], str]:
         def work() -> str:
