@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +16,10 @@ from shardbatch.errors import ConfigurationError, LeaseLost, ManifestChanged, No
 from shardbatch.landing import layout
 from shardbatch.landing.location import joined, rewritten
 from shardbatch.spark.arguments import Order, find_order
-from shardbatch.spark.files import FrameFiles, files_of
+from shardbatch.spark.files import FrameFiles, few_listing_tasks, files_of, literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -68,7 +67,7 @@ class SparkBatch:
         """
         from shardbatch.spark.schema import RECORD_SCHEMA
 
-        with _few_listing_tasks(self.spark):
+        with few_listing_tasks(self.spark):
             frames = [
                 self._read([joined(self._staging, file.path) for file in files], generation)
                 for generation, files in self.manifest.files_by_generation().items()
@@ -157,7 +156,7 @@ class SparkBatch:
 
         strict = self.spark.read.option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
         try:
-            frame = strict.schema(FILE_SCHEMA).parquet(*paths)
+            frame = strict.schema(FILE_SCHEMA).parquet(*map(literal, paths))
         except AnalysisException as error:
             if "PATH_NOT_FOUND" not in str(error):
                 raise
@@ -167,21 +166,6 @@ class SparkBatch:
             ) from error
         column = F.lit(generation).cast("int").alias("shard_generation")
         return frame.select(*[column if n == "shard_generation" else F.col(n) for n in RECORD_SCHEMA.names])
-
-
-@contextmanager
-def _few_listing_tasks(spark: SparkSession) -> Iterator[None]:
-    # Spark looks at many given files in a job of one task a file: a minute for 5,000 files on two cores.
-    name, most = "spark.sql.sources.parallelPartitionDiscovery.parallelism", 64
-    before = spark.conf.get(name)
-    spark.conf.set(name, str(min(most, int(before or most))))
-    try:
-        yield
-    finally:
-        if before:
-            spark.conf.set(name, before)
-        else:
-            spark.conf.unset(name)
 
 
 def open_batch(

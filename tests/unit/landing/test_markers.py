@@ -180,7 +180,7 @@ def test_readers_see_no_older_decision_than_before_and_each_once_while_others_su
 ) -> None:
     root = MemoryRoot()
     truth: dict[str, int] = {}
-    waiting = {batch_id: 1 for batch_id in "abcd"}
+    waiting = dict.fromkeys("abcd", 1)
     pending: list[tuple[Told, str]] = []
     busy, count = [False], [0]
 
