@@ -23,7 +23,7 @@ def decision(batch_id: str, decided: int = 1, *, empty: bool = False, **more: ob
 
 
 class MemoryRoot:
-    """Implements :class:`shardbatch.landing.markers.SmallFiles`; ``between`` is called before each name is looked at."""
+    """Implements :class:`shardbatch.landing.markers.SmallFiles`; ``between`` is called at every step of it."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}

@@ -173,7 +173,7 @@ def test_moments_have_a_time_zone_and_bounds_an_order() -> None:
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     assert milliseconds(moment.astimezone(timezone(timedelta(hours=-5))), "since") == 1_767_225_600_000
     naive = datetime(2026, 1, 1)
-    for given in (
+    for arguments in (
         {"since": naive},
         {"until": naive},
         {"committed_since": naive},
@@ -186,7 +186,7 @@ def test_moments_have_a_time_zone_and_bounds_an_order() -> None:
         {"batches": "abc"},
     ):
         with pytest.raises(ConfigurationError):
-            wanted(**given)  # type: ignore[arg-type]
+            wanted(**arguments)  # type: ignore[arg-type]
 
 
 # What is new
