@@ -250,11 +250,12 @@ def test_a_root_with_the_characters_of_patterns_is_found(
 ) -> None:
     out = str(tmp_path / ODD)
     frozen = freeze(area, {"s-0": 3})
-    with open_batch(spark, frozen.uri, 1) as batch:
+    with open_batch(spark, frozen.uri, 1, work="load") as batch:
         frame = batch.records().select("record_index")
         frame.write.parquet(batch.output(out) + ("/" + partition if partition else ""))
         start = batch.start_id
-    area.mark_committed(out, "batch-1", 1, *area.finished_starts(frozen.manifest.namespace, "batch-1"))
+    frozen.end(1)
+    frozen.commit(1)
     commit(out, "b-2", {partition: {"record_index": [7]}})
 
     assert rows(read_committed(spark, out), "record_index") == [0, 1, 2, 7]
