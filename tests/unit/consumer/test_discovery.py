@@ -39,7 +39,7 @@ class Counted(MemoryStore):
         self.reads[f"get {key.table.name}"] += 1
         return super().get(key)
 
-    def list(self, table: Any, namespace: Any, scope: str = "", **equal: str) -> Any:
+    def list(self, table: Any, namespace: Any, scope: str | None = "", **equal: str) -> Any:
         self.reads[" ".join(["list", table.name, *sorted(equal)])] += 1
         return super().list(table, namespace, scope, **equal)
 
