@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from shardbatch.core.limits import ReadLimits as ReadLimits
     from shardbatch.core.policies import ClaimOptions as ClaimOptions
     from shardbatch.core.policies import FanOut as FanOut
+    from shardbatch.core.policies import Outputs as Outputs
     from shardbatch.core.policies import Policies as Policies
     from shardbatch.hooks.leases import DynamoDBLeases as DynamoDBLeases
     from shardbatch.hooks.leases import SQLLeases as SQLLeases
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from shardbatch.operators.claim import ClaimOperator as ClaimOperator
     from shardbatch.operators.commit import CommitOperator as CommitOperator
     from shardbatch.operators.commit import ReportOperator as ReportOperator
+    from shardbatch.operators.end_record import record_end as record_end
     from shardbatch.operators.freeze import FreezeOperator as FreezeOperator
     from shardbatch.operators.read import ReadOperator as ReadOperator
     from shardbatch.operators.replay import ReplayBatchOperator as ReplayBatchOperator
@@ -54,6 +56,7 @@ _HOMES = {
     "ForgetRootOperator": "operators.root_actions",
     "FreezeOperator": "operators.freeze",
     "KinesisStream": "hooks.streams",
+    "Outputs": "core.policies",
     "ParkBatchOperator": "operators.actions",
     "Policies": "core.policies",
     "ReadLimits": "core.limits",
@@ -71,6 +74,7 @@ _HOMES = {
     "UnparkBatchOperator": "operators.actions",
     "batch_params": "task_group",
     "open_batch": "landing.batch",
+    "record_end": "operators.end_record",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

@@ -15,7 +15,7 @@ import boto3
 
 from scripts.airflow_client import AirflowClient
 from scripts.airflow_instance import AirflowInstance
-from scripts.environment import process_environment
+from scripts.environment import process_environment, python_path
 from shardbatch.core.rows import SHARD_LEASE, Namespace
 from shardbatch.local import Options, StreamServer
 from shardbatch.stores.sql import SQLStore
@@ -173,7 +173,7 @@ def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
                 # Supervisors beat every 5 seconds; what is lost with one is noticed after this.
                 "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
                 "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
-                "PYTHONPATH": str(Path(__file__).parent.parent.parent),
+                "PYTHONPATH": python_path(),
             },
         )
         proxy.upstream = instance.address
