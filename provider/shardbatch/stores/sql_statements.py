@@ -27,9 +27,10 @@ def behind(order: Sequence[sa.Column[Any]], last: Mapping[str, Any]) -> sa.Colum
     """Rows that come after one in this order of columns, in words that every database walks its index by."""
     first, *rest = order
     value = last[first.name]
+    after: sa.ColumnElement[bool] = first > value
     if not rest:
-        return first > value
-    return sa.and_(first >= value, sa.or_(first > value, behind(rest, last)))
+        return after
+    return sa.and_(first >= value, sa.or_(after, behind(rest, last)))
 
 
 def creations(sql: sa.Table, dialect: sa.Dialect, writes: Sequence[Write]) -> Bound:
