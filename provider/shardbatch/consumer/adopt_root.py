@@ -89,7 +89,7 @@ def _others(known: Sequence[Holder], me: str) -> list[Namespace]:
 
 
 def _rows(action: Action, other: Namespace) -> Iterator[Batch]:
-    return cast("Iterator[Batch]", action.store.list(BATCH, other))
+    return cast("Iterator[Batch]", action.store.list(BATCH, other, None))
 
 
 def _undecided(action: Action, others: Sequence[Namespace]) -> tuple[Done, ...]:

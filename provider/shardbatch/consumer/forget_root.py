@@ -35,7 +35,7 @@ def forget_root(
     :param root: the root, in whatever spelling.
     :param place: makes one text of all spellings of a root.
     :param batch_id: only of this batch; default: of all that name it.
-    :param scope: that of an interval run's batches, default: the live application, and what is kept of intervals.
+    :param scope: only of this interval run's batches; default: of all, live ones and those of intervals.
     :param dry_run: only say what would be done (default).
     :raises ConfigurationError: if application or batch is not there, or the reason is empty.
     """
@@ -57,7 +57,7 @@ def forget_root(
         return batch_roots.forget_root(batch, keep, action.note("root {}".format(root)))
 
     if batch_id is not None:
-        found = [action.expect_batch(batch_id)]
+        found = [action.at_batch(batch_id)[1]]
     else:
         found = [batch for batch in _batches(action) if stays(batch) is None]
     intervals = [] if batch_id is not None else [row for row in _intervals(action) if not all(map(keep, row.roots))]
@@ -69,7 +69,7 @@ def forget_root(
 
 
 def _batches(action: Action) -> Iterator[Batch]:
-    return cast("Iterator[Batch]", action.store.list(BATCH, action.namespace, action.scope))
+    return cast("Iterator[Batch]", action.store.list(BATCH, action.namespace, action.scope or None))
 
 
 def _intervals(action: Action) -> Iterator[IntervalOutput]:

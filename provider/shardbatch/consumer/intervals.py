@@ -77,7 +77,7 @@ def draw_number(consumer: Consumer, batch: Batch, roots: Sequence[str]) -> tuple
 
 
 def require_apart(consumer: Consumer, batch: Batch) -> None:
-    """See that an interval whose records live readers see has none that they see already (ROOTS 12).
+    """See that an interval whose records live readers see has none that they see already (H4).
 
     Its bounds are put on the application's row by compare-and-set, so that of two that overlap one is refused. The live
     application is compared by the first position that each lease ever had, not by what is committed so far: a live run
