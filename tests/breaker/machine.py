@@ -14,26 +14,30 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
-from shardbatch.core.policies import GapPolicy, Policies
+from shardbatch.core.policies import GapPolicy, Intervals, Outputs, Policies
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.position import LATEST, TRIM_HORIZON
 from tests.breaker.ends import drain
 from tests.breaker.faults import FATES, HandRenewal
 from tests.breaker.laws import Laws
 from tests.breaker.persons import VERBS, choices, start
+from tests.breaker.plans import TAKEN, Plans
 from tests.breaker.process import GO, Fate, Process
 from tests.breaker.stores import namespace
 from tests.breaker.world import TASKS, Run, World
 
 #: A schedule keeps to a theme, so that what belongs together comes close together; ``all`` has everything.
-THEMES = ("tries", "stream", "people", "beside", "all")
-PEOPLE, BESIDE = ("people", "all"), ("beside", "all")
+THEMES = ("tries", "stream", "people", "beside", "outputs", "outputs", "all")
+PEOPLE, BESIDE, OUTPUTS = ("people", "all"), ("beside", "all"), ("outputs", "beside", "all")
+REPLAYS = ("people", "outputs", "all")
 STREAM, TIME = ("stream", "people", "beside", "all"), ("stream", "beside", "all")
 MOST_RUNS = 6
 MOST_CALLS = 15
 MOST_RECORDS = 40
 MOST_SHARDS = 7
 MOST_CLEARS = 2
+MOST_PASSES = 5
+MOST_INTERVALS = 2
 MOST_VERBS = 3
 HOUR_MS = 3_600_000
 #: How a run reads: as most do, one shard only, one generation only, for a few minutes from its start, or for so short a
@@ -65,14 +69,19 @@ class Breaker(RuleBasedStateMachine):
         reshards=st.lists(st.booleans(), max_size=2),
         latest=st.sampled_from([False, False, False, True]),
         reach=st.booleans(),
+        tape=st.binary(min_size=48, max_size=48),
     )
-    def begin(self, theme: str, keys: list[str], shards: int, reshards: list[bool], latest: bool, reach: bool) -> None:
+    def begin(
+        self, theme: str, keys: list[str], shards: int, reshards: list[bool], latest: bool, reach: bool, tape: bytes
+    ) -> None:
         """A stream that may have been resharded already, and a run that is about to begin."""
         self.theme = theme
         self._renewal = patch("shardbatch.consumer.land.Renewal", HandRenewal)
         self._renewal.start()
-        self.world = World(self.store, namespace(), LATEST if latest else TRIM_HORIZON, shards)
+        plans = Plans(tape if theme in OUTPUTS else b"")
+        self.world = World(self.store, namespace(), LATEST if latest else TRIM_HORIZON, shards, plans)
         self.world.reachable = reach
+        self._author(plans)
         self.laws = Laws(self.world)
         self.spent = Counter()
         self.world.stream.put(*keys)
@@ -80,6 +89,14 @@ class Breaker(RuleBasedStateMachine):
             self.world.stream.reshard(1, merge=merge)
             self.world.stream.put(*keys)
         self.world.new_run()
+
+    def _author(self, plans: Plans) -> None:
+        """What the author of the DAG said, and another application that writes to one of the roots."""
+        joins = plans.choose(("apart", "apart", "join"))
+        self.world.outputs = Outputs(shared=plans.choose((False, True)), intervals=Intervals(joins))
+        self.world.sink = plans.choose(("starts", "starts", "starts", "own"))
+        self.world.sharing = plans.choose((False, True))
+        self.world.landing.outputs.taken = {TAKEN: plans.choose((True, False))}
 
     # who goes on
 
@@ -101,7 +118,7 @@ class Breaker(RuleBasedStateMachine):
             self._step(chosen, GO)
 
     @rule(data=st.data())
-    @precondition(lambda self: self.spent["healthy"] < 1 and any(r.state == "running" for r in self.world.runs))
+    @precondition(lambda self: self.spent["healthy"] < (3 if self.theme == "outputs" else 1) and any(r.state == "running" for r in self.world.runs))
     def healthy(self, data: Any) -> None:
         """A run goes on to its end, as most do."""
         self.spent["healthy"] += 1
@@ -170,7 +187,36 @@ class Breaker(RuleBasedStateMachine):
         self.go_on(data)
 
     def _clearable(self) -> list[Run]:
-        return [run for run in self.world.runs if run.state != "deleted" and run.clears < MOST_CLEARS]
+        most = MOST_PASSES if self.theme == "outputs" else MOST_CLEARS
+        return [run for run in self.world.runs if run.state != "deleted" and run.clears < most]
+
+    @rule(data=st.data(), state=st.sampled_from(["success", "success", "skipped"]))
+    @precondition(lambda self: self.theme in OUTPUTS and self.spent["marked"] < 3 and self._markable())
+    def mark(self, data: Any, state: str) -> None:
+        """A person marks a work that has not ended, maybe while it runs."""
+        self.spent["marked"] += 1
+        run = data.draw(st.sampled_from(self._markable()))
+        self.world.mark_work(run, data.draw(st.sampled_from(run.to_do)), state)
+        self.go_on(data)
+
+    def _markable(self) -> list[Run]:
+        runs = [run for run in self.world.runs if run.state in ("running", "failed")]
+        return [run for run in runs if run.task == "work" and run.to_do]
+
+    @rule(data=st.data(), lives=st.booleans())
+    @precondition(lambda self: self.theme in OUTPUTS and self.world.restartable())
+    def restart(self, data: Any, lives: bool) -> None:
+        """A cluster begins another driver of an application."""
+        self.world.restart(data.draw(st.sampled_from(self.world.restartable())), lives=lives)
+        self.go_on(data)
+
+    @rule(data=st.data(), root=st.sampled_from(["out", "rejects"]))
+    @precondition(lambda self: self.theme in OUTPUTS and self.spent["away"] < 3)
+    def lose_root(self, data: Any, root: str) -> None:
+        """A root is out of reach, or in reach again."""
+        self.spent["away"] += 1
+        self.world.landing.outputs.away ^= {root}
+        self.go_on(data)
 
     @rule(data=st.data())
     @precondition(lambda self: self.world.late)
@@ -181,11 +227,12 @@ class Breaker(RuleBasedStateMachine):
         self.go_on(data)
 
     @rule(data=st.data())
-    @precondition(lambda self: any(a.state == "running" for a in self.world.applications))
+    @precondition(lambda self: self.world.drivers())
     def compute(self, data: Any) -> None:
-        """An application goes on, also when nobody looks after it any more."""
-        running = [a for a in self.world.applications if a.state == "running"]
-        data.draw(st.sampled_from(running)).step(self.world.landing)
+        """An application goes on, also when nobody looks after it any more, or when its cluster took it for dead."""
+        application, driver = data.draw(st.sampled_from(self.world.drivers()))
+        for _ in range(data.draw(st.integers(1, 4))):
+            application.step(self.world.landing, driver)
         self.laws.look()
         self.go_on(data)
 
@@ -212,19 +259,26 @@ class Breaker(RuleBasedStateMachine):
         """The next run begins, whether or not the last has ended."""
         policies = Policies(gap=gap, max_attempts=most)
         deployment = deployment if self.theme in BESIDE else "here"
-        self.world.new_run(deployment=deployment, policies=policies, **reading)
+        self.world.new_run(deployment=deployment, policies=policies, group=self._group(), **reading)
         self.go_on(data)
+
+    def _group(self) -> str:
+        return self.world.plans.choose(("orders", "second")) if self.world.sharing else "orders"
 
     @rule(data=st.data(), hours=st.integers(1, 26), gap=st.sampled_from(GapPolicy))
     @precondition(
         lambda self: (
-            self.theme in BESIDE and len(self.world.runs) < MOST_RUNS and not any(r.interval for r in self.world.runs)
+            self.theme in OUTPUTS
+            and len(self.world.runs) < MOST_RUNS
+            and sum(r.interval is not None for r in self.world.runs) < MOST_INTERVALS
         )
     )
     def backfill(self, data: Any, hours: int, gap: GapPolicy) -> None:
-        """An interval run begins, beside the live ones; its interval was over a while ago."""
+        """An interval run begins, beside the live ones; its interval was over a while ago, or is that of one before."""
         end = self.world.time.ms - HOUR_MS // 3
-        self.world.new_run(interval=Interval(end - hours * HOUR_MS, end), policies=Policies(gap=gap))
+        spans = [Interval(end - hours * HOUR_MS, end), *(r.interval for r in self.world.runs if r.interval)]
+        span = data.draw(st.sampled_from(spans[::-1]))
+        self.world.new_run(interval=span, policies=Policies(gap=gap))
         self.go_on(data)
 
     @rule(data=st.data(), verb=st.sampled_from(VERBS), force=st.booleans(), kind=st.integers(0, 2))
@@ -238,12 +292,12 @@ class Breaker(RuleBasedStateMachine):
         self.go_on(data)
 
     @rule(data=st.data())
-    @precondition(lambda self: self.theme in PEOPLE and self.laws.books.decided and len(self.world.runs) < MOST_RUNS)
+    @precondition(lambda self: self.theme in REPLAYS and self.laws.books.decided and len(self.world.runs) < MOST_RUNS)
     def replay(self, data: Any) -> None:
         """A run begins that was told to replay a batch, whoever committed it."""
         live = sorted(batch_id for batch_id, batch in self.laws.books.decided.items() if not batch.scope)
         if live:
-            self.world.new_run(replay=data.draw(st.sampled_from(live)))
+            self.world.new_run(replay=data.draw(st.sampled_from(live)), group=self._group())
         self.go_on(data)
 
     @rule(data=st.data(), keys=KEYS, packed=st.booleans())
