@@ -23,25 +23,23 @@ BLOCKS: tuple[tuple[str, ...], ...] = (
     ("a", "b"),
     ("a", "b"),
     ("a", "m[0]", "m[1]"),
-    ("a", "m[0]"),
+    ("m[0]", "b"),
     ("a2", "b"),
     ("a2",),
-    ("b",),
     ("a", IDLE),
 )
+_OUT, _BOTH, _EACH, _REJECTS = (("out",),), (("out", "rejects"),), (("out",), ("rejects",)), (("rejects//",),)
 #: The blocks of an application, each with its roots.
 PLANS: tuple[tuple[tuple[str, ...], ...], ...] = (
-    (("out",),),
-    (("out",),),
-    (("out", "rejects"),),
-    (("out",), ("rejects",)),
+    *(_OUT, _BOTH, _EACH, _REJECTS) * 3,
     (("out",), ("out//",)),
-    (("rejects//",),),
     (("rejects",), ()),
     ((),),
     (),
     ((TAKEN,),),
 )
+#: What a work may be, the likely more than once.
+KINDS = ("OWN", "OWN", "OWN", "ARGS", "ARGS", "BARE", "PLAIN")
 
 
 class Kind(Enum):
@@ -83,7 +81,7 @@ class Plans:
     def kind(self, work: str) -> Kind:
         """What a work is, the same for a whole schedule."""
         if work not in self._kinds:
-            self._kinds[work] = self.choose((Kind.OWN, Kind.OWN, Kind.ARGS, Kind.BARE, Kind.PLAIN))
+            self._kinds[work] = Kind[self.choose(KINDS)]
         return self._kinds[work]
 
     def given(self, work: str) -> bool:
