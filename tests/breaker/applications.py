@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shardbatch.core.start import Begun, Start
+from tests.breaker.plans import Kind
+from tests.breaker.process import Process
 
 if TYPE_CHECKING:
     from tests.breaker.memory_landing import MemoryLanding
+    from tests.breaker.world import World
 
 #: Driver processes of one application at most.
 MOST_DRIVERS = 3
@@ -105,3 +108,64 @@ class Application:
         landing.begun.setdefault(self.batch_id, []).append(begun)
         driver.inside = Start(start_id, self.attempt, self.work, self.plan[driver.at])
         driver.left = list(self.rows) if driver.inside.outputs else []
+
+
+class Cluster:
+    """Every application that was submitted."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.applications: list[Application] = []
+
+    def of(self, batch_id: str, attempt: int, work: str | None) -> list[Application]:
+        """Those of a work in an attempt, the first that was submitted first."""
+        return [a for a in self.applications if (a.batch_id, a.attempt, a.work) == (batch_id, attempt, work)]
+
+    def submit(self, process: Process, batch_id: str, attempt: int) -> Application:
+        """A try starts an application. Tries that do not know whether an earlier one's application was told their token
+        enter a block in all of them, or in none."""
+        assert process.work is not None
+        plans, older = self._world.plans, self.of(batch_id, attempt, process.work)
+        plan = plans.blocks()
+        if plans.kind(process.work) is not Kind.OWN and older and bool(plan) != bool(older[0].plan):
+            plan = older[0].plan
+        application = Application(
+            name=process.name,
+            batch_id=batch_id,
+            attempt=attempt,
+            work=process.work,
+            token=process.token,
+            plan=plan,
+            rows=tuple(self._world.records(batch_id)),
+            numbered=plans.choose((False, True)),
+        )
+        application.drive(self._world.landing.count())
+        self.applications.append(application)
+        self._world.say(f"{process}: SUBMITS for {application.work} as {application.token!r}: {plan}")
+        return application
+
+    def end(self, name: str) -> None:
+        """Somebody ends an application."""
+        for application in self.applications:
+            if application.name == name:
+                application.over("ended")
+
+    def shut(self, applications: list[Application]) -> None:
+        """These applications are over, with all of their drivers."""
+        for driver in (driver for application in applications for driver in application.drivers):
+            driver.state = "ended" if driver.state == "running" else driver.state
+
+    def restartable(self) -> list[Application]:
+        """The applications of which it may begin another driver."""
+        return [a for a in self.applications if a.state == "running" and len(a.drivers) < MOST_DRIVERS]
+
+    def restart(self, application: Application, *, lives: bool) -> None:
+        """It takes an application's driver for dead, maybe wrongly, and begins another."""
+        if not lives:
+            application.over("failed")
+        application.drive(self._world.landing.count())
+        self._world.say(f"{application.name}: is begun again, the driver before {'lives' if lives else 'is dead'}")
+
+    def drivers(self) -> list[tuple[Application, Driver]]:
+        """The drivers that run."""
+        return [(a, driver) for a in self.applications for driver in a.drivers if driver.state == "running"]

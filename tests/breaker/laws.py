@@ -138,7 +138,7 @@ class Laws:
 
     def _applications(self) -> None:
         """Two attempts of a batch never run at once, unless the older one's end was given up by its grace."""
-        running = [a for a in self.world.applications if a.state == "running" and a.recorded]
+        running = [a for a in self.world.cluster.applications if a.state == "running" and a.recorded]
         for one in running:
             for two in running:
                 if one.batch_id == two.batch_id and one.attempt < two.attempt:

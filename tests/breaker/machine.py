@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -27,7 +28,7 @@ from tests.breaker.stores import namespace
 from tests.breaker.world import TASKS, Run, World
 
 #: A schedule keeps to a theme, so that what belongs together comes close together; ``all`` has everything.
-THEMES = ("tries", "stream", "people", "beside", "outputs", "outputs", "all")
+THEMES = tuple(os.environ.get("BREAKER_THEMES", "tries stream people beside outputs outputs all").split())
 PEOPLE, BESIDE, OUTPUTS = ("people", "all"), ("beside", "all"), ("outputs", "beside", "all")
 REPLAYS = ("people", "outputs", "all")
 STREAM, TIME = ("stream", "people", "beside", "all"), ("stream", "beside", "all")
@@ -162,7 +163,7 @@ class Breaker(RuleBasedStateMachine):
         process = data.draw(st.sampled_from([p for p in self.world.processes if not p.finished]))
         process.kill()
         if application_too:
-            self.world.end_application(process.name)
+            self.world.cluster.end(process.name)
         self.go_on(data)
 
     @rule(data=st.data())
@@ -233,16 +234,16 @@ class Breaker(RuleBasedStateMachine):
             process.abandoned = True
         elif word == "marked" and not process.finished and process.task == "work":
             self.world.mark_work(run, str(process.work), "success")
-        elif word.startswith("begun") and application in self.world.restartable():
-            self.world.restart(application, lives=word == "begun beside")
+        elif word.startswith("begun") and application in self.world.cluster.restartable():
+            self.world.cluster.restart(application, lives=word == "begun beside")
         while not process.finished and not process.abandoned:
             self._step(process, GO)
 
     @rule(data=st.data(), lives=st.booleans())
-    @precondition(lambda self: self.theme in OUTPUTS and self.world.restartable())
+    @precondition(lambda self: self.theme in OUTPUTS and self.world.cluster.restartable())
     def restart(self, data: Any, lives: bool) -> None:
         """A cluster begins another driver of an application."""
-        self.world.restart(data.draw(st.sampled_from(self.world.restartable())), lives=lives)
+        self.world.cluster.restart(data.draw(st.sampled_from(self.world.cluster.restartable())), lives=lives)
         self.go_on(data)
 
     @rule(data=st.data(), root=st.sampled_from(["out", "rejects"]))
@@ -262,10 +263,10 @@ class Breaker(RuleBasedStateMachine):
         self.go_on(data)
 
     @rule(data=st.data())
-    @precondition(lambda self: self.world.drivers())
+    @precondition(lambda self: self.world.cluster.drivers())
     def compute(self, data: Any) -> None:
         """An application goes on, also when nobody looks after it any more, or when its cluster took it for dead."""
-        application, driver = data.draw(st.sampled_from(self.world.drivers()))
+        application, driver = data.draw(st.sampled_from(self.world.cluster.drivers()))
         for _ in range(data.draw(st.integers(1, 4))):
             application.step(self.world.landing, driver)
         self.laws.look()

@@ -43,8 +43,8 @@ KINDS = ("OWN", "OWN", "OWN", "ARGS", "ARGS", "BARE", "PLAIN")
 
 
 class Kind(Enum):
-    """What a work is: ``OWN`` our operator, which keeps the token of what it submitted; ``ARGS`` any operator that hands
-    down its try's token; ``BARE`` one that hands none down; ``PLAIN`` a task that enters no block."""
+    """What a work is: ``OWN`` our operator, which keeps the token of what it submitted; ``ARGS`` any operator that
+    hands down its try's token; ``BARE`` one that hands none down; ``PLAIN`` a task that enters no block."""
 
     OWN = "own"
     ARGS = "args"

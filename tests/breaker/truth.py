@@ -66,7 +66,9 @@ def last_attempt(world: World, batch_id: str, work: str) -> int:
 def last_try(world: World, batch_id: str, work: str, attempt: int) -> Process | None:
     """The last try of a work that left a record in an attempt."""
     records = world.landing.ends.get(batch_id, {}).items()
-    fitting = [(record.try_number, name) for name, record in records if (record.work, record.attempt) == (work, attempt)]
+    fitting = [
+        (record.try_number, name) for name, record in records if (record.work, record.attempt) == (work, attempt)
+    ]
     if not fitting:
         return None
     name = max(fitting)[1]

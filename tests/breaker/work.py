@@ -59,10 +59,10 @@ def _run(world: World, process: Process, consumer: Consumer, owner: Owner, froze
         found = tuple(item for item in found if item.work == mine)
         if found and recorded <= attempt and process.pause("cancel").word != "unreachable":
             for item in found:
-                world.end_application(item.name)
+                world.cluster.end(item.name)
         beat(consumer, owner, batch_id, attempt, TASK + process.name, mine)
         process.pause("submit")
-        application = world.submit(process, batch_id, attempt, kind)
+        application = world.cluster.submit(process, batch_id, attempt)
     process.application = application
     try:
         _wait(world, process, consumer, owner, application)
@@ -80,15 +80,13 @@ def _run(world: World, process: Process, consumer: Consumer, owner: Owner, froze
 def _earlier(world: World, process: Process, batch_id: str, attempt: int, kind: Kind) -> Application | None:
     """The application of an earlier try that this one goes on with. One that hands no token down needs that no other
     of its attempt lives on, and is given that."""
-    older = [
-        a for a in world.applications if (a.batch_id, a.attempt, a.work) == (batch_id, attempt, process.work)
-    ]
+    older = world.cluster.of(batch_id, attempt, process.work)
     joined = older[-1] if older and older[-1].state in ("running", "finished") and world.plans.joins() else None
     if joined is not None:
         process.token = joined.token if kind is Kind.OWN else process.token
         world.say(f"{process}: goes on with {joined.name}")
     elif kind is Kind.BARE:
-        world.shut(older)
+        world.cluster.shut(older)
     return joined
 
 
@@ -98,9 +96,7 @@ def _wait(world: World, process: Process, consumer: Consumer, owner: Owner, appl
     while application.state == "running":
         if looks % 4 == 0:
             try:
-                beat(
-                    consumer, owner, application.batch_id, application.attempt, application.name, application.work
-                )
+                beat(consumer, owner, application.batch_id, application.attempt, application.name, application.work)
                 application.recorded = True
             except StoreError:
                 world.say(f"{process}: a heartbeat was not written")
@@ -133,6 +129,6 @@ def left_over(world: World, process: Process, batch: Batch) -> bool:
 
 
 def _ended(world: World, name: str) -> bool:
-    world.end_application(name)
+    world.cluster.end(name)
     tasks = [p for p in world.processes if p.name == name.removeprefix(TASK)]
     return not name.startswith(TASK) or all(p.finished for p in tasks)  # one that lives on may yet submit

@@ -4,29 +4,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from shardbatch.consumer import Claim, Committed, Consumer, Frozen, Outcome, claim, commit, freeze, land
+from shardbatch.consumer import Claim, Consumer, Frozen, Outcome, claim, commit, freeze, land
 from shardbatch.consumer.attempt import expect_batch, lost
 from shardbatch.core.batch import Batch
-from shardbatch.core.interval import Interval
-from shardbatch.core.limits import ReadLimits
 from shardbatch.core.manifest import Manifest
 from shardbatch.core.owner import Owner
-from shardbatch.core.policies import ClaimOptions, Outputs, Policies
+from shardbatch.core.policies import ClaimOptions, Outputs
 from shardbatch.core.ports import LeaseStore, Verdict
 from shardbatch.core.position import TRIM_HORIZON, Position
 from shardbatch.core.rows import INTERVAL, Key, Namespace, Row, Table
 from shardbatch.core.start import Work
 from shardbatch.errors import LeaseLost, ProtocolError, ShardbatchError, WorkFailed
-from tests.breaker.applications import MOST_DRIVERS, Application, Driver
+from tests.breaker.applications import Cluster
 from tests.breaker.faults import SteppedLanding, SteppedSource, SteppedStore, asked
 from tests.breaker.memory_landing import MemoryLanding
 from tests.breaker.plans import Kind, Plans, runs
 from tests.breaker.process import Fate, Process
+from tests.breaker.run import Run, State
 from tests.breaker.stream import ExpiringStream
 from tests.breaker.work import left_over, work
 from tests.support.rig import FakeTime
@@ -35,58 +34,7 @@ TASKS = ("claim", "read", "freeze", "work", "commit")
 TRIES = 2
 LEASE_DURATION = timedelta(seconds=60)
 ATTEMPT_GRACE = timedelta(seconds=30)
-FEW_RECORDS = ReadLimits(records=4, concurrency=1)
 Seen = tuple["Claim | None", "Frozen | None", "str | None", "str | None"]
-
-
-@dataclass(repr=False)
-class Run:
-    """A DAG run: its state, its next task, and what its tasks answered.
-
-    ``began_ms`` is when it started, or was cleared. ``red``: it fails after its commit. ``replay`` is the batch that it
-    was told to replay, ``known`` the one that it has frozen since its last claim. ``states`` are the works of its block:
-    each is ``none``, ``success`` or ``skipped``, with the batch and attempt that it ended, unless it did nothing or a
-    person marked it. ``begun`` counts the tries of each work.
-    """
-
-    name: str
-    deployment: str = "here"
-    group: str = "orders"
-    interval: Interval | None = None
-    policies: Policies = field(default_factory=Policies)
-    max_shards: int | None = None
-    read_tasks: int = 2
-    drain: bool = True
-    limits: ReadLimits = FEW_RECORDS
-    began_ms: int = 0
-    state: str = "running"
-    task: str = "claim"
-    clears: int = 0
-    claimed: Claim | None = None
-    frozen: Frozen | None = None
-    committed: Committed | None = None
-    groups: list[str] = field(default_factory=list)
-    tries: dict[str, int] = field(default_factory=dict)
-    red: bool = False
-    replay: str | None = None
-    known: str | None = None
-    states: dict[str, tuple[str, tuple[str, int] | None]] = field(default_factory=dict)
-    begun: dict[str, int] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        return f"{self.name} ({self.state}, {self.task})"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(repr(self))
-
-    @property
-    def to_do(self) -> list[str]:
-        """The works of its block that have not ended."""
-        return [work for work, (state, _) in self.states.items() if state == "none"]
-
-    @property
-    def owner(self) -> Owner:
-        return Owner(self.deployment, "dag", self.name, self.group, "interval" if self.interval else "incremental")
 
 
 @dataclass
@@ -136,7 +84,7 @@ class World:
         self.landing = MemoryLanding()
         self.runs: list[Run] = []
         self.processes: list[Process] = []
-        self.applications: list[Application] = []
+        self.cluster = Cluster(self)
         self.rows: dict[Key, Row] = {}
         self.journal: list[Written] = []
         self.reachable = True
@@ -391,14 +339,14 @@ class World:
 
     def _block(self, run: Run, kept: set[str]) -> None:
         """The works of the block as the DAG has them now; those that are ``kept`` stand as they ended."""
-        states: dict[str, tuple[str, tuple[str, int] | None]] = {}
-        for work in self.plans.block(run.group):
-            if work in kept:
-                states[work] = run.states[work]
-            elif not runs(work):
-                states[work] = ("success", None)
+        states: dict[str, State] = {}
+        for name in self.plans.block(run.group):
+            if name in kept:
+                states[name] = run.states[name]
+            elif not runs(name):
+                states[name] = ("success", None)
             else:
-                states[work] = ("skipped" if self.plans.skips() else "none", None)
+                states[name] = ("skipped" if self.plans.skips() else "none", None)
         run.states = states
 
     def clear(self, run: Run, task: str) -> None:
@@ -420,56 +368,6 @@ class World:
         run.groups = [group.group for group in run.claimed.groups] if run.claimed else []
         run.clears += 1
         self.say(f"{run.name}: cleared from {task} on, {run.states}")
-
-    # applications
-
-    def submit(self, process: Process, batch_id: str, attempt: int, kind: Kind) -> Application:
-        """A try starts an application. One that may go on with that of an earlier try, not knowing whether that was told
-        its token, enters a block exactly if that did."""
-        assert process.work is not None
-        older = [a for a in self.applications if (a.batch_id, a.attempt, a.work) == (batch_id, attempt, process.work)]
-        plan = self.plans.blocks()
-        if kind is not Kind.OWN and older and bool(plan) != bool(older[0].plan):
-            plan = older[0].plan
-        application = Application(
-            process.name,
-            batch_id,
-            attempt,
-            process.work,
-            process.token,
-            plan,
-            tuple(self.records(batch_id)),
-            numbered=self.plans.choose((False, True)),
-        )
-        application.drive(self.landing.count())
-        self.applications.append(application)
-        self.say(f"{process}: SUBMITS for {application.work} as {application.token!r}: {plan}")
-        return application
-
-    def end_application(self, name: str) -> None:
-        for application in self.applications:
-            if application.name == name:
-                application.over("ended")
-
-    def shut(self, applications: list[Application]) -> None:
-        """These applications are over, with all of their drivers."""
-        for driver in (driver for application in applications for driver in application.drivers):
-            driver.state = "ended" if driver.state == "running" else driver.state
-
-    def restartable(self) -> list[Application]:
-        """The applications of which a cluster may begin another driver."""
-        return [a for a in self.applications if a.state == "running" and len(a.drivers) < MOST_DRIVERS]
-
-    def restart(self, application: Application, *, lives: bool) -> None:
-        """The cluster takes an application's driver for dead, and begins another, maybe wrongly."""
-        if not lives:
-            application.over("failed")
-        application.drive(self.landing.count())
-        self.say(f"{application.name}: is begun again, the driver before {'lives' if lives else 'is dead'}")
-
-    def drivers(self) -> list[tuple[Application, Driver]]:
-        """The drivers that run."""
-        return [(a, driver) for a in self.applications for driver in a.drivers if driver.state == "running"]
 
     # what the batches hold
 
