@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,17 @@ sessions = [int(line) for line in sys.stdin]
 end_sessions(sessions)
 """
 
+# Every component reads these local settings when it starts; tasks, being forks, do not.
+PRELOAD = """
+import importlib
+import sys
+
+__all__ = []
+if "scheduler" in sys.argv:
+    for module in {modules!r}:
+        importlib.import_module(module)
+"""
+
 
 class AirflowInstance:
     """One Airflow in a folder of its own.
@@ -50,6 +61,7 @@ class AirflowInstance:
     :param port: of the API server on 127.0.0.1; default: a free one.
     :param parallelism: tasks that run at once.
     :param triggerer: whether the triggerer runs too (for deferrable operators).
+    :param preload: modules that the scheduler loads. Its tasks are forks of it, so none of them loads these again.
     """
 
     def __init__(
@@ -63,6 +75,7 @@ class AirflowInstance:
         port: int | None = None,
         parallelism: int = 4,
         triggerer: bool = False,
+        preload: Sequence[str] = (),
     ) -> None:
         self.home = Path(home).resolve()
         self.dags = Path(dags).resolve()
@@ -70,6 +83,7 @@ class AirflowInstance:
         self.address = f"http://127.0.0.1:{self.port}"
         self.database = database or f"sqlite:///{self.home / 'airflow.db'}"
         self.client = AirflowClient(self.address)
+        self.preload = tuple(preload)
         self.parts = ["api-server", "scheduler", "dag-processor"] + (["triggerer"] if triggerer else [])
         self.environment = self._environment(os.environ if base is None else base, parallelism) | dict(env or {})
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -99,6 +113,7 @@ class AirflowInstance:
             "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": True,
             "CORE__FERNET_KEY": "",
             "DATABASE__SQL_ALCHEMY_CONN": self.database,
+            "DATABASE__CHECK_MIGRATIONS": False,  # `start` has just made them, and each component would look again
             "API__HOST": "127.0.0.1",
             "API__PORT": self.port,
             "API__WORKERS": 1,
@@ -128,6 +143,11 @@ class AirflowInstance:
         """
         (self.home / "components").mkdir(parents=True, exist_ok=True)
         self.dags.mkdir(parents=True, exist_ok=True)
+        if self.preload:
+            (self.home / "config").mkdir(exist_ok=True)
+            (self.home / "config" / "airflow_local_settings.py").write_text(
+                PRELOAD.format(modules=self.preload), encoding="utf-8"
+            )
         self.airflow("db", "migrate")
         atexit.register(self.stop)
         self._start_keeper()

@@ -64,6 +64,11 @@ def process_environment(base: Mapping[str, str] | None = None) -> dict[str, str]
     return env
 
 
+def python_path() -> str:
+    """``PYTHONPATH`` for a child process that imports from this checkout: behind what the caller's own leads to."""
+    return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
+
+
 def spark_home() -> Path:
     """The folder of the installed pyspark, which is a whole Spark."""
     import importlib.util

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from shardbatch.core.limits import ReadLimits as ReadLimits
     from shardbatch.core.policies import ClaimOptions as ClaimOptions
     from shardbatch.core.policies import FanOut as FanOut
+    from shardbatch.core.policies import Outputs as Outputs
     from shardbatch.core.policies import Policies as Policies
     from shardbatch.hooks.leases import DynamoDBLeases as DynamoDBLeases
     from shardbatch.hooks.leases import SQLLeases as SQLLeases
@@ -30,9 +31,13 @@ if TYPE_CHECKING:
     from shardbatch.operators.claim import ClaimOperator as ClaimOperator
     from shardbatch.operators.commit import CommitOperator as CommitOperator
     from shardbatch.operators.commit import ReportOperator as ReportOperator
+    from shardbatch.operators.end_record import record_end as record_end
     from shardbatch.operators.freeze import FreezeOperator as FreezeOperator
     from shardbatch.operators.read import ReadOperator as ReadOperator
     from shardbatch.operators.replay import ReplayBatchOperator as ReplayBatchOperator
+    from shardbatch.operators.root_actions import AdoptRootOperator as AdoptRootOperator
+    from shardbatch.operators.root_actions import ForgetRootOperator as ForgetRootOperator
+    from shardbatch.operators.root_actions import SumMarkersOperator as SumMarkersOperator
     from shardbatch.operators.spark import SparkSubmitBatchOperator as SparkSubmitBatchOperator
     from shardbatch.task_group import StreamBatch as StreamBatch
     from shardbatch.task_group import batch_params as batch_params
@@ -41,14 +46,17 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AcceptGapOperator": "operators.actions",
+    "AdoptRootOperator": "operators.root_actions",
     "ClaimOperator": "operators.claim",
     "ClaimOptions": "core.policies",
     "CommitOperator": "operators.commit",
     "DropBatchOperator": "operators.actions",
     "DynamoDBLeases": "hooks.leases",
     "FanOut": "core.policies",
+    "ForgetRootOperator": "operators.root_actions",
     "FreezeOperator": "operators.freeze",
     "KinesisStream": "hooks.streams",
+    "Outputs": "core.policies",
     "ParkBatchOperator": "operators.actions",
     "Policies": "core.policies",
     "ReadLimits": "core.limits",
@@ -62,9 +70,11 @@ _HOMES = {
     "SparkSubmitBatchOperator": "operators.spark",
     "Staging": "hooks.staging",
     "StreamBatch": "task_group",
+    "SumMarkersOperator": "operators.root_actions",
     "UnparkBatchOperator": "operators.actions",
     "batch_params": "task_group",
     "open_batch": "landing.batch",
+    "record_end": "operators.end_record",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

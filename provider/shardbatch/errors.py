@@ -25,12 +25,12 @@
     │   ├── LeaseLost               another owner has it now; this one stops and changes nothing
     │   ├── AttemptAlive            an older attempt of the batch may still be running
     │   ├── NothingFinished         no start of the application finished, so there is nothing to commit
-    │   ├── StartUnfinished         an application ended well and left a block of open_batch half done
     │   ├── WorkFailed              a task of the block failed or did nothing
     │   ├── ReplayRefused           the batch is not committed, or its owner is at work
     │   ├── WorkersAlive            KCL workers move the leases that are to be taken over
     │   ├── VerbRefused             a task that acts for a person left something as it was
     │   └── BatchParked             the batch waits for a person
+    ├── StartUnfinished             an application ended well and left a block of open_batch half done
     ├── OwnerUnknown                Airflow could not say whether an owner is over, so nothing of it is taken
     ├── GapFound                    records expired before they were read
     ├── ShardsFailed                some shards could not be read; the others are committed
@@ -201,11 +201,10 @@ class NothingFinished(ProtocolError):
     )
 
 
-class StartUnfinished(ProtocolError):
+class StartUnfinished(ShardbatchError):
     """An application has ended, but it entered a block of open_batch that it did not leave well."""
 
     remedy = "Let errors leave the block and end the application; then run the task again: its output is not half then."
-    retryable = True
 
 
 class WorkFailed(ProtocolError):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param, TaskGroup, TriggerRule
 
 from shardbatch.assets import committed_batches
+from shardbatch.block_rules import end_fault, place_fault
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.owner import MODES
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies, Sink
@@ -300,10 +301,12 @@ class StreamBatch(TaskGroup):
             if not task.upstream_task_ids & inside.keys():
                 task.set_upstream(freeze)
         commit.set_upstream([task for task in work if task.task_id not in commit.upstream_task_ids])
-        for task in [*inside.values(), *self._ours.values()]:
-            self._require_fitting(task)
         commit.work = sorted(task.task_id for task in work)
         commit.given = given or commit.work
+        for task in [*inside.values(), *self._ours.values()]:
+            self._require(place_fault(task, freeze))
+        for task in work:
+            self._require(end_fault(task, commit))
         commit.idle = sorted(task.task_id for task in work if task.inherits_from_empty_operator)
         for task in work:
             if task.task_id not in commit.idle:
@@ -327,26 +330,9 @@ class StreamBatch(TaskGroup):
                 'wanted, say so with policy=Policies(sink="own").',
             )
 
-    def _require_fitting(self, task: Any) -> None:
-        freeze = self._ours["freeze"]
-        after_freeze = task.task_id in freeze.downstream_task_ids and not task.is_teardown
-        if after_freeze and task.trigger_rule != TriggerRule.ALL_SUCCESS:
-            raise self._wrong(
-                f"task {task.task_id!r} stands directly after freeze with the trigger rule {str(task.trigger_rule)!r}.",
-                "Use all_success, or put a task between; using an output of the batch makes a task stand there.",
-            )
-        for name in ("depends_on_past", "wait_for_downstream"):
-            if getattr(task, name, False):
-                raise self._wrong(
-                    f"task {task.task_id!r} has {name}: after a failed run the next would take its leases and wait.",
-                    "Leave it out; order holds without it. max_active_runs=1 keeps runs apart.",
-                )
-
-        if getattr(task, "ignore_downstream_trigger_rules", False):
-            raise self._wrong(
-                f"task {task.task_id!r} short-circuits past trigger rules: it would skip commit, run after run, green.",
-                "Give it ignore_downstream_trigger_rules=False: then commit sees the skip and refuses, or branch.",
-            )
+    def _require(self, fault: tuple[str, str] | None) -> None:
+        if fault is not None:
+            raise self._wrong(*fault)
 
     def _wrong(self, text: str, remedy: str) -> ConfigurationError:
         return ConfigurationError(f"DAG {self.dag.dag_id!r}, StreamBatch {self.group_id!r}: {text}", remedy=remedy)

@@ -17,7 +17,7 @@ from scripts.demo.flights import Day, Expected, Tally, by_carrier
 from scripts.demo.folder import DemoFolder
 from scripts.demo.stream import DemoStream
 from scripts.demo.watcher import STEPS, Watcher
-from scripts.environment import ROOT, process_environment
+from scripts.environment import process_environment, python_path
 
 #: Lines of a difference that are shown.
 SHOWN = 20
@@ -135,7 +135,7 @@ def read_output(folder: DemoFolder) -> dict[Day, Tally]:
     :raises DemoError: with what it printed, if the job fails.
     """
     answer = folder.path / "sums.json"
-    env = process_environment() | {"SPARK_CONF_DIR": str(folder.path / "spark"), "PYTHONPATH": str(ROOT)}
+    env = process_environment() | {"SPARK_CONF_DIR": str(folder.path / "spark"), "PYTHONPATH": python_path()}
     command = [sys.executable, "-m", "scripts.demo.count", str(folder.output), str(answer)]
     with (folder.path / "count.log").open("w+b") as log:
         job = subprocess.Popen(

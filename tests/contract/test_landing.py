@@ -51,10 +51,6 @@ def done(backend: Backend, area: StagingArea, start: Start, batch_id: str = "b-1
     backend.put(f"{folder}/{layout.start_name(start.attempt, start.start_id)}/{name}", content)
 
 
-def result(backend: Backend, start: Start, batch_id: str = "b-1") -> None:
-    backend.put(f"{backend.out}/{layout.output_folder(batch_id, start.start_id)}/part-0", b"rows")
-
-
 # The place itself
 
 
@@ -285,7 +281,7 @@ def test_a_changed_manifest_is_refused(backend: Backend, area: StagingArea) -> N
         open_batch(frozen.uri, backend.filesystem, digest=frozen.digest)
 
 
-# Starts and committed markers
+# Starts
 
 
 def test_only_finished_starts_are_found(backend: Backend, area: StagingArea) -> None:
@@ -306,43 +302,3 @@ def test_a_damaged_done_marker_is_an_error(backend: Backend, area: StagingArea) 
 
     with pytest.raises(StagingError, match=r"1-s1/start\.json"):
         area.finished_starts(NAMESPACE, "b-1")
-
-
-def test_a_committed_marker_names_its_starts(backend: Backend, area: StagingArea) -> None:
-    starts = Start("s2", 3, "b", (backend.out,)), Start("s1", 3, "a", (backend.out,))
-    for start in starts:
-        result(backend, start)
-
-    area.mark_committed(backend.out, "b-1", 3, *starts)
-    area.mark_committed(backend.out, "b-1", 3, *reversed(starts))  # the same again, by whoever does it
-
-    assert backend.names(f"{backend.out}/_shardbatch") == ["b-1.3.json"]
-    marker = json.loads(backend.read(f"{backend.out}/_shardbatch/b-1.3.json"))
-    assert marker["folders"] == ["batch_id=b-1/start=s1", "batch_id=b-1/start=s2"]
-    assert (marker["batch_id"], marker["decided"]) == ("b-1", 3)
-
-
-def test_a_committed_marker_is_never_overwritten(backend: Backend, area: StagingArea) -> None:
-    first, second = Start("s1", 1, ""), Start("s2", 1, "")
-    result(backend, first)
-    result(backend, second)
-    area.mark_committed(backend.out, "b-1", 1, first)
-
-    with pytest.raises(StagingError, match="another start"):
-        area.mark_committed(backend.out, "b-1", 1, second)
-    area.mark_committed(backend.out, "b-1", 2, second)
-
-    assert backend.names(f"{backend.out}/_shardbatch") == ["b-1.1.json", "b-1.2.json"]
-    assert b"start=s1" in backend.read(f"{backend.out}/_shardbatch/b-1.1.json")
-
-
-def test_a_marker_is_refused_where_the_data_are_not_seen(backend: Backend, area: StagingArea) -> None:
-    with pytest.raises(StagingError, match="share"):
-        area.mark_committed(backend.out, "b-1", 1, Start("s1", 1, ""))
-
-    assert backend.names(backend.out) == []
-
-
-def test_an_output_out_of_reach_is_named_with_a_remedy(area: StagingArea) -> None:
-    with pytest.raises(StagingError, match="gs://lake/out"):
-        area.mark_committed("gs://lake/out", "b-1", 1, Start("s1", 1, ""))

@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from shardbatch.core.batch import Batch
+from shardbatch.core.decision import Decision
 from shardbatch.core.lease import Lease
 from shardbatch.core.rows import BATCH, SHARD_LEASE, TABLES, Key
 from shardbatch.core.slice import Gap
+from shardbatch.landing.area import StagingArea
 from shardbatch.stores.sql import SQLStore
 from tests.unit.cli.rows import NAMESPACE, OTHER, OWNER, filled, frozen_batch
 
@@ -183,6 +185,33 @@ def test_every_verb_is_a_preview_until_it_is_told_to_act(
     parsed(here(*chosen, "--yes", "--reason", "again"))  # as often as one likes
 
 
+def test_a_root_is_forgotten_adopted_and_summed(here: Run, store: SQLStore, tmp_path: Path) -> None:
+    staging, out = tmp_path / "staging", tmp_path / "out"
+    staging.mkdir(), out.mkdir()
+    outputs = StagingArea(str(staging)).outputs
+    outputs.look(str(out), (), "etl/orders", shared=False)
+    outputs.mark(str(out), Decision("b0", 1, app="etl/orders"))
+    seen = store.get(Key(BATCH, NAMESPACE, ("", "b1")))
+    assert isinstance(seen, Batch)
+    assert store.replace(seen, replace(seen, roots=("/lake/gone",), row_count=seen.row_count + 1))
+    for verb, root, name, past in (
+        ("forget-root", "file:///lake/gone/", "b1", "forgot"),
+        ("adopt-root", str(out), str(out), "adopted"),
+        ("sum-markers", str(out), str(out), "summed"),
+    ):
+        chosen = (verb, *WHERE, "--root", root, "-o", "json")
+        before = rows(store), sorted(out.rglob("*"))
+        (preview,) = parsed(here(*chosen, AIRFLOW__SHARDBATCH__STAGING=str(staging)))
+        assert (preview["name"], preview["result"].startswith("would ")) == (name, True)
+        assert (rows(store), sorted(out.rglob("*"))) == before
+        told = here(*chosen, "--yes", AIRFLOW__SHARDBATCH__STAGING=str(staging))
+        assert told.stderr.startswith("ConfigurationError: To ")
+        for word in (past, "already"):
+            done = here(*chosen, "--yes", "--reason", "ticket 7", AIRFLOW__SHARDBATCH__STAGING=str(staging))
+            assert [item["result"] for item in parsed(done)] == [word]
+        assert "ticket 7" in parsed(here("status", *WHERE, "-o", "json"))["last_action"]
+
+
 def test_a_parked_batch_is_resumed(here: Run) -> None:
     words = (*WHERE, "--batch", "b2", "--yes", "--reason", "x", "-o", "json")
     parsed(here("park", *words))
@@ -235,6 +264,7 @@ def rows(store: SQLStore) -> list[Any]:
         (("reset", *WHERE, "--all"), {}, "No position"),
         (("reset", *WHERE, "--all", "--to", "LATEST"), {}, "only the stream knows"),
         (("accept-gap", *WHERE), {}, "No gaps were chosen"),
+        (("adopt-root", *WHERE, "--root", "/lake"), {}, "none is given. Set [shardbatch] staging"),
         (("batches", *WHERE, "--limit", "0"), {}, "limit of batches is 0"),
         (("shards", *WHERE, "--leases", "sql://nowhere"), {}, "no Airflow connection 'nowhere'"),
         (("shards", *WHERE, "--leases", "redis://x"), {}, "--leases = 'redis://x' cannot be read"),

@@ -15,7 +15,7 @@ import boto3
 
 from scripts.airflow_client import AirflowClient
 from scripts.airflow_instance import AirflowInstance
-from scripts.environment import process_environment
+from scripts.environment import process_environment, python_path
 from shardbatch.core.rows import SHARD_LEASE, Namespace
 from shardbatch.local import Options, StreamServer
 from shardbatch.stores.sql import SQLStore
@@ -24,6 +24,21 @@ from tests.support.postgres import PostgresServer
 
 DAGS = Path(__file__).parent.parent / "system" / "airflow" / "dags"
 GROUP = "batch"
+#: Libraries that most tasks would load anew, for seconds each: nothing of ours, which every task loads as ever. In the
+#: examples and in the demo a task loads all of it itself.
+PRELOADED = (
+    "airflow.providers.amazon.aws.hooks.base_aws",
+    "airflow.sdk.definitions.decorators.setup_teardown",
+    "botocore.config",
+    "google.protobuf.descriptor_pb2",
+    "jinja2.ext",
+    "pandas",  # pyarrow loads it where it is installed
+    "pyarrow.compute",
+    "pyarrow.dataset",
+    "pyarrow.fs",
+    "pyarrow.parquet",
+    "sqlite3",
+)
 #: Seconds for one run on a machine that is busy with other things.
 PATIENCE = 600.0
 
@@ -139,6 +154,7 @@ def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
             folder / "home",
             DAGS,
             base=process_environment(),
+            preload=PRELOADED,
             parallelism=10,  # some tests hold runs open while others ask about them
             database=postgres.create_database(database),
             env={
@@ -151,12 +167,13 @@ def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
                 "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{proxy.address}/execution/",
                 "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "8",
                 "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "2",
+                "AIRFLOW__API__MAXIMUM_PAGE_LIMIT": "1000",  # the events of all files of tests on one page
                 # The files stay as they are, and parsing them again and again would take half a core.
                 "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
                 # Supervisors beat every 5 seconds; what is lost with one is noticed after this.
                 "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
                 "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
-                "PYTHONPATH": str(Path(__file__).parent.parent.parent),
+                "PYTHONPATH": python_path(),
             },
         )
         proxy.upstream = instance.address

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from shardbatch.consumer.end_record import Ended, leave_end_record
+from shardbatch.consumer.settle import mark
+from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.manifest import Manifest, ShardSlice, digest, totals_of
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after
 from shardbatch.core.rows import Namespace
 from shardbatch.core.slice import Slice
+from shardbatch.core.start import EndRecord, Work, choose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +50,25 @@ class Frozen:
     manifest: Manifest
     uri: str
     digest: str
+
+    def end(self, attempt: int, work: str = "load", *, token: str = "") -> EndRecord:
+        """The last act of a task: what its application left."""
+        tried = len(self.area.left_by(self.manifest.namespace, self.manifest.batch_id, [work])) + 1
+        unique = f"{attempt}-{tried}-{len(self.area.finished_starts(self.manifest.namespace, self.manifest.batch_id))}"
+        ended = Ended(self.manifest.batch_id, attempt, work, tried, token, unique, only=True)
+        return leave_end_record(self.area, self.manifest.namespace, ended)
+
+    def commit(self, attempt: int, *works: str, decided: int | None = None) -> int:
+        """Tell every root what a commit of this attempt decides; the number of the decision."""
+        namespace, batch_id = self.manifest.namespace, self.manifest.batch_id
+        names = works or ("load",)
+        starts = choose([Work(name) for name in names], self.area.left_by(namespace, batch_id, names), attempt).starts
+        number = attempt if decided is None else decided
+        row = Batch(
+            namespace, "", batch_id, "o", 1, BatchState.COMMITTED, start=starts, decided=number, committed_at_ms=1
+        )
+        mark(self.area, row)
+        return number
 
     def open_attempt(self, attempt: int) -> int:
         """Record an attempt as freeze does."""

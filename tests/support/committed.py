@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from scripts.environment import ROOT, process_environment
+from scripts.environment import process_environment, python_path
 
 
 def committed(outs: Iterable[Path]) -> dict[str, list[str]]:
     """The column `data` of what ``read_committed`` shows below each root, as texts in order, by the root's name."""
     words = [sys.executable, "-m", "tests.support.committed", *map(str, outs)]
     done = subprocess.run(
-        words, env={**process_environment(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=600
+        words, env={**process_environment(), "PYTHONPATH": python_path()}, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.strip().splitlines()[-1])

@@ -57,7 +57,7 @@ class MortalStore(OneByOne):
     def prepare(self) -> None:
         self._store.prepare()
 
-    def list(self, table: Table, namespace: Namespace, scope: str = "", **equal: str) -> Iterator[Row]:
+    def list(self, table: Table, namespace: Namespace, scope: str | None = "", **equal: str) -> Iterator[Row]:
         return self._store.list(table, namespace, scope, **equal)
 
     def get(self, key: Key) -> Row | None:

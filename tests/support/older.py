@@ -57,7 +57,7 @@ class OlderStore(OneByOne):
     def pending(self) -> tuple[str, ...]:
         return self._store.pending()
 
-    def list(self, table: Table, namespace: Namespace, scope: str = "", **equal: str) -> Iterator[Row]:
+    def list(self, table: Table, namespace: Namespace, scope: str | None = "", **equal: str) -> Iterator[Row]:
         return map(_read, self._store.list(table, namespace, scope, **equal))
 
     def get(self, key: Key) -> Row | None:

@@ -56,11 +56,16 @@ class Rig:
     options: dict[str, Any] = field(default_factory=dict)
     starts: list[tuple[str, str]] = field(default_factory=list)
     tries: int = 0
+    app: str = "etl"
+
+    @property
+    def namespace(self) -> Namespace:
+        return Namespace(self.app, self.stream.name)
 
     def consumer(self, **changes: Any) -> Consumer:
         self.folder.mkdir(exist_ok=True)
         consumer = Consumer(
-            namespace=Namespace("etl", self.stream.name),
+            namespace=self.namespace,
             source=self.stream,
             store=self.store,
             landing=StagingArea(str(self.folder)),
@@ -118,9 +123,9 @@ class Rig:
         )
         self.starts.append((frozen.batch_id, chosen))
         self._leave(frozen, BEGUN, Begun(chosen, frozen.attempt, name, token, incarnation or token))
-        outputs = [str(self.folder.parent / root) for root in roots]
+        outputs = [root if ":" in root else str(self.folder.parent / root) for root in roots]
         for out in outputs:
-            place = Path(out) / f"batch_id={frozen.batch_id}" / f"start={chosen}"
+            place = Path(out.removeprefix("file://")) / f"batch_id={frozen.batch_id}" / f"start={chosen}"
             place.mkdir(parents=True, exist_ok=True)
             (place / "records.json").write_text(json.dumps(self.records(frozen.batch_id)))
         if done:
@@ -129,7 +134,7 @@ class Rig:
 
     def _leave(self, frozen: Frozen, kind: str, mark: Begun | Start) -> None:
         assert frozen.batch_id is not None
-        works = self.folder / works_folder(Namespace("etl", self.stream.name), frozen.batch_id)
+        works = self.folder / works_folder(self.namespace, frozen.batch_id)
         marker = works / work_folder(mark.work) / kind / start_name(mark.attempt, mark.start_id) / "mark.json"
         marker.parent.mkdir(parents=True, exist_ok=True)
         marker.write_text(json.dumps(mark.to_json()))
@@ -139,7 +144,7 @@ class Rig:
         assert frozen.batch_id is not None
         self.tries += 1
         ended = Ended(frozen.batch_id, frozen.attempt, name, self.tries, token, f"try-{self.tries}", only)
-        return leave_end_record(StagingArea(str(self.folder)), Namespace("etl", self.stream.name), ended)
+        return leave_end_record(StagingArea(str(self.folder)), self.namespace, ended)
 
     def commit(
         self, run: str, frozen: Frozen, *, works: Sequence[str | Work] = ("transform",), **changes: Any
@@ -162,7 +167,7 @@ class Rig:
         return committed
 
     def manifest(self, batch_id: str) -> dict[str, Any]:
-        folder = self.folder / "etl" / self.stream.name / "batches" / batch_id
+        folder = self.folder / self.app / self.stream.name / "batches" / batch_id
         return dict(json.loads((folder / "manifest.json").read_bytes()))
 
     def records(self, batch_id: str) -> list[str]:
@@ -176,7 +181,7 @@ class Rig:
         return found
 
     def batches(self, state: BatchState | None = None) -> list[Batch]:
-        rows: list[Any] = list(self.store.list(BATCH, Namespace("etl", self.stream.name)))
+        rows: list[Any] = list(self.store.list(BATCH, self.namespace))
         return [row for row in rows if state is None or row.state is state]
 
     def committed(self) -> list[str]:

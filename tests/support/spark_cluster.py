@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from scripts.environment import ROOT, process_environment, spark_home
+from scripts.environment import process_environment, python_path, spark_home
 from tests.support.ports import LOOPBACK, free_ports
 from tests.support.waiting import wait_until
 
@@ -111,7 +111,7 @@ def spark_cluster(folder: Path, env: Mapping[str, str] | None = None) -> Iterato
         words = ["org.apache.spark.deploy.worker.Worker", *where, "--port", str(worker_port)]
         words += ["--webui-port", str(worker_pages), "--cores", "8", "--memory", "6g"]
         words += ["--work-dir", str(folder / "work"), master_url]
-        environment = {**shared, "PYTHONPATH": str(ROOT), **(env or {})}
+        environment = {**shared, "PYTHONPATH": python_path(), **(env or {})}
         started.append(_start("worker", words, environment, folder))
         cluster = SparkCluster(
             master=master_url,

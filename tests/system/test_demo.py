@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo, small: its report tells the truth, and a signal leaves nothing running."""
+"""The demo, small: its report tells the truth, it stays up for runs by hand, and a signal leaves nothing running."""
 
 from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from scripts.airflow_client import wait_until
+from scripts.airflow_client import AirflowClient, wait_until
 from scripts.demo.folder import HOME
-from tests.support.demo import running
+from tests.support.demo import Demo, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(1200)]
 
@@ -21,12 +22,41 @@ def demo_log(tmp_path: Path) -> Path:
     return tmp_path / "demo.log"
 
 
-def test_output_equals_the_source_and_the_report_says_so(demo_log: Path) -> None:
+@pytest.fixture(scope="module")
+def demo_ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """The demo that stays up, once it has shown its report; the tests share it, and the last one ends it."""
+    with running(tmp_path_factory.mktemp("demo-ui") / "demo.log", "--ui", "--flights", "20000") as demo:
+        demo.wait_for("Airflow is left up", 1000)
+        yield demo
+
+
+def test_output_equals_the_source_and_the_report_says_so(demo_ui: Demo) -> None:
+    require_true_report(demo_ui.text())
+
+
+def test_demo_ui_stays_up_for_runs_by_hand(demo_ui: Demo) -> None:
+    found = re.search(r"left up: +(http://127\.0\.0\.1:\d+)/dags/flights", demo_ui.text())
+    assert found is not None
+    client = AirflowClient(found.group(1))
+    client.wait_for_dag("flights")
+    run_id = client.trigger("flights")
+    assert client.wait_for_run("flights", run_id, timeout=300) == "success"
+    demo_ui.process.send_signal(signal.SIGINT)
+    assert demo_ui.process.wait(60) == 0
+    assert demo_ui.left() == []
+
+
+@pytest.mark.long
+def test_the_demo_ends_by_itself_and_leaves_nothing_running(demo_log: Path) -> None:
     with running(demo_log, "--flights", "20000") as demo:
         code = demo.process.wait(1000)
-        text = demo.text()
-        assert code == 0, text
+        assert code == 0, demo.text()
         assert demo.left() == []
+        require_true_report(demo.text())
+
+
+def require_true_report(text: str) -> None:
+    """What the report of 20,000 flights must say."""
     assert re.search(r"records in +20,000\b", text)
     assert re.search(r"records out +20,000\b", text)
     assert re.search(r"shards completed +3 of 3 closed ones; 7 shards in all", text)

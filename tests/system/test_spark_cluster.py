@@ -17,13 +17,14 @@ from typing import Any, cast
 
 import pytest
 
-from scripts.environment import ROOT, process_environment
+from scripts.environment import process_environment, python_path
 from shardbatch.consumer import Consumer, Frozen, claim, commit, freeze, land
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Verdict
 from shardbatch.core.rows import Namespace
+from shardbatch.core.start import Work
 from shardbatch.hooks.leftovers import LeftOvers
 from shardbatch.landing.area import StagingArea
 from shardbatch.stores.sql import SQLStore
@@ -95,7 +96,8 @@ class Scene:
         return frozen
 
     def commit(self, run_id: str, frozen: Frozen) -> None:
-        commit(self.consumer(), Owner("local", "scene", run_id, "batch"), frozen.batch_id, frozen.attempt)
+        owner, works = Owner("local", "scene", run_id, "batch"), [Work("transform")]
+        commit(self.consumer(), owner, frozen.batch_id, frozen.attempt, works=works)
 
     def row(self) -> Batch:
         return cast("Batch", self.consumer().batch(self.batch_id))
@@ -110,7 +112,7 @@ class Scene:
             **python_application(JOB, str(self.folder / "out"), str(self.folder / "gate")),
             **more,
         }
-        environment = {**process_environment(), **self.environment, "PYTHONPATH": str(ROOT)}
+        environment = {**process_environment(), **self.environment, "PYTHONPATH": python_path()}
         environment |= {"AIRFLOW_HOME": str(self.folder / "home"), "AIRFLOW__OPENLINEAGE__DISABLED": "True"}
         words = [sys.executable, "-m", "tests.system.spark_operator.one_try", str(self.folder), json.dumps(given)]
         with self.log(len(self.tries) + 1).open("wb") as log:
@@ -175,7 +177,7 @@ def test_a_driver_outlives_its_tries_until_the_next_run_ends_it_and_a_zombie_cha
     one = new_driver(cluster, set())
     wait_until(lambda: scene.row().application == (1, f"standalone:{one}"), 30, "the driver to stand on the row")
     scene.kill(first)
-    assert not any((scene.folder / "state").iterdir())
+    assert State(scene.folder / "state").get(f"spark_job_id.{frozen.batch_id}.1") is None
     start = scene.wait_for_start(1)
     assert (start["attempt"], start["work"], start["records"]) == (1, "transform", 12)
     assert start["name"].endswith(f"shardbatch-{frozen.batch_id}")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from scripts.environment import ROOT, process_environment
+from scripts.environment import process_environment, python_path
 
 pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -33,7 +33,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("spark-operator")
     environment = {
         **process_environment(),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": python_path(),
         "AIRFLOW_HOME": str(folder / "home"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",

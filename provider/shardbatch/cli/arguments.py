@@ -32,6 +32,8 @@ GROUP_ID = Arg(("--group-id",), help="Its StreamBatch group. Default: that of th
 
 ONE_BATCH = Arg(("--batch",), required=True, help="The batch, as 'batches' shows it")
 SCOPE = Arg(("--scope",), default="", help="The interval run that it belongs to. Default: the live application")
+ROOT = Arg(("--root",), required=True, help="The output root, as the application names it; any spelling will do")
+ROOTS_BATCH = Arg(("--batch",), help="Only of this batch. Default: of all that name the root")
 SHARDS = Arg(("--shard",), action="append", default=[], help="This shard (may be given again)")
 ALL = Arg(("--all",), action="store_true", help="All shards, for which it can be done")
 TO = Arg(
@@ -147,6 +149,36 @@ GROUP = GroupCommand(
             ),
             func=lazy_load_command("shardbatch.cli.commands.reset"),
             args=(*STORE, SHARDS, ALL, TO, STREAM_ID, FORCE, REASON, YES, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="forget-root",
+            help="Take an output root that is gone for good out of the rows, so that no run waits for it",
+            description=(
+                "Markers of the batches that name the root are not written there any more. All else of them stays, and "
+                "so does what stands in the root, should it be there after all. A preview unless --yes is given."
+            ),
+            func=lazy_load_command("shardbatch.cli.commands.forget_root"),
+            args=(*STORE, ROOT, ROOTS_BATCH, SCOPE, REASON, YES, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="adopt-root",
+            help="Hand an output root to this application; the one that had it is refused from then on",
+            description=(
+                "What the other application committed there stays, and readers go on seeing it. Left while that one "
+                "has batches that are not decided. Needs [shardbatch] staging. A preview unless --yes is given."
+            ),
+            func=lazy_load_command("shardbatch.cli.commands.adopt_root"),
+            args=(*STORE, ROOT, REASON, YES, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="sum-markers",
+            help="Sum the markers of an output root now, so that readers of it are quick",
+            description=(
+                "Commits do it by themselves once many are loose; what readers see does not change. Needs [shardbatch] "
+                "staging. A preview unless --yes is given."
+            ),
+            func=lazy_load_command("shardbatch.cli.commands.sum_markers"),
+            args=(*STORE, ROOT, REASON, YES, ARG_OUTPUT),
         ),
         ActionCommand(
             name="replay",

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from shardbatch.cli import answer, tables
 from shardbatch.consumer import accept_gap as gaps
+from shardbatch.consumer import adopt_root as adoptions
 from shardbatch.consumer import drop as drops
+from shardbatch.consumer import forget_root as forgettings
 from shardbatch.consumer import import_kcl as imports
 from shardbatch.consumer import migrate as migrations
 from shardbatch.consumer import park as parks
@@ -29,6 +31,7 @@ from shardbatch.consumer import release as releases
 from shardbatch.consumer import reset as resets
 from shardbatch.consumer import set_aside as asides
 from shardbatch.consumer import status as statuses
+from shardbatch.consumer import sum_markers as sums
 from shardbatch.consumer.action import Done
 from shardbatch.consumer.replay import find_committed
 from shardbatch.consumer.replay_run import note_replay, plan_replay
@@ -118,6 +121,23 @@ def reset(args: Arguments) -> None:
         to = resets.target_of(args.to) if args.to else None
     chosen = {"to": to, "shards": args.shard, "every": args.all, "stream_id": args.stream_id, "force": args.force}
     _act(args, resets.reset, staging=True, **chosen)
+
+
+def forget_root(args: Arguments) -> None:
+    """``airflow shardbatch forget-root``"""
+    from shardbatch.landing.location import place
+
+    _act(args, forgettings.forget_root, root=args.root, place=place, batch_id=args.batch, scope=args.scope)
+
+
+def adopt_root(args: Arguments) -> None:
+    """``airflow shardbatch adopt-root``"""
+    _act(args, adoptions.adopt_root, staging=True, root=args.root)
+
+
+def sum_markers(args: Arguments) -> None:
+    """``airflow shardbatch sum-markers``"""
+    _act(args, sums.sum_markers, staging=True, root=args.root)
 
 
 def _act(args: Arguments, verb: Callable[..., Sequence[Done]], *, staging: bool = False, **chosen: Any) -> None:

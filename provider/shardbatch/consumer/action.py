@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
 from shardbatch.consumer.consumer import Rows
@@ -13,6 +13,7 @@ from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Landing, Liveness, Verdict
+from shardbatch.core.rows import BATCH
 from shardbatch.errors import ConfigurationError
 
 #: Tries against an owner that writes at the same time.
@@ -80,6 +81,24 @@ class Action(Rows):
                 "To {} something needs a reason.".format(self.verb), remedy="Say why; it is kept on the rows."
             )
 
+    def at_batch(self, batch_id: str) -> tuple[Action, Batch]:
+        """The same action in the scope of a batch, and the batch's row.
+
+        If no scope was given, and the live application has no such batch, those of interval runs are looked through.
+
+        :raises ConfigurationError: if there is no such batch, or the reason is empty and this is no preview.
+        """
+        self.require_reason()
+        known = self.application()  # an interval may have been read where the live application never was
+        row = self.batch(batch_id)
+        if row is None and not self.scope:
+            found = self.store.list(BATCH, self.namespace, None, batch_id=batch_id)
+            row = next(cast("Iterator[Batch]", found), None)
+        if row is None and known is None:
+            self.expect_application()
+        row = row or self.expect_batch(batch_id)
+        return replace(self, scope=row.scope), row
+
     def expect_batch(self, batch_id: str) -> Batch:
         """The row of a batch.
 
@@ -113,10 +132,10 @@ class Action(Rows):
         return "{} {} {}: {}".format(when, self.actor, done, self.reason.strip())
 
     def record(self, what: str) -> None:
-        """Note it on the application's row, before anything is changed."""
-        row = self.begin()
-        while not self.dry_run and not self.store.replace(row, row.acted(self.note(what))):
-            row = self.begin()
+        """Note it on the application's row, if it has one, before anything is changed."""
+        row = self.application()
+        while row is not None and not self.dry_run and not self.store.replace(row, row.acted(self.note(what))):
+            row = self.application()
 
     def over(self, owner: str | None) -> bool | None:
         """Whether an owner is over; ``None`` if nobody can tell.

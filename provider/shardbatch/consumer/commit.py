@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from shardbatch.consumer.attempt import expect_batch, lost
 from shardbatch.consumer.choice import choose_starts
 from shardbatch.consumer.consumer import Consumer
+from shardbatch.consumer.intervals import how_to_read
 from shardbatch.consumer.settle import mark, roll_forward, roots_of
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
@@ -150,9 +151,7 @@ def _say_how_to_read(consumer: Consumer, batch: Batch) -> None:
     if batch.interval is None or batch.joins or not batch.records:
         return
     for root in roots_of(consumer.landing, batch):
-        consumer.say(
-            "Readers see this interval by read_committed(spark, {!r}, interval={}).".format(root, batch.interval)
-        )
+        consumer.say("Readers see this interval by {}.".format(how_to_read(root, batch)))
 
 
 def _summary(answer: Committed) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from shardbatch.consumer.attempt import Ended, expect_batch, nothing_ended, open_next, require_held
 from shardbatch.consumer.consumer import Consumer, first_count, new_batch_id
+from shardbatch.consumer.intervals import require_latest
 from shardbatch.consumer.replay import find_committed, require_files, take_over
 from shardbatch.consumer.settle import Stamped, read_batches, settle
 from shardbatch.core import lease as leases
@@ -66,7 +67,7 @@ def freeze(
     if nothing would follow.
 
     :raises LeaseLost: if the handed batch went to another owner.
-    :raises ReplayRefused: if the owner of the batch to replay is at work.
+    :raises ReplayRefused: if the owner of the batch to replay is at work, or a later run read its interval again.
     :raises SlicesGone: if files of a batch to replay are not in staging any more.
     :raises BatchParked: if it waits for a person.
     :raises AttemptAlive: if an older attempt still shows life.
@@ -112,6 +113,7 @@ def _reopen(
 ) -> Frozen:
     require_held(owner, batch)
     if batch.state is BatchState.COMMITTED:
+        require_latest(consumer, batch)
         may_replay(batch)
     shards = _require_content(consumer, batch)
     return _opened(consumer, open_next(consumer, owner, batch, ended), shards)

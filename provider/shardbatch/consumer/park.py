@@ -27,7 +27,7 @@ def park(
 
     The run that works on it ends with ``BatchParked`` and commits nothing.
 
-    :param scope: that of an interval run's batch, default: the live application.
+    :param scope: that of an interval run's batch, default: wherever the batch is found.
     :param dry_run: only say what would be done (default).
     :raises ConfigurationError: if application or batch is not there, or the reason is empty.
     """
@@ -52,7 +52,7 @@ def unpark(
 
     ``max_attempts`` counts anew from here on.
 
-    :param scope: that of an interval run's batch, default: the live application.
+    :param scope: that of an interval run's batch, default: wherever the batch is found.
     :param dry_run: only say what would be done (default).
     :raises ConfigurationError: if application or batch is not there, or the reason is empty.
     """
@@ -64,8 +64,7 @@ def unpark(
 
 
 def _turn(action: Action, batch_id: str, before: BatchState, after: BatchState) -> tuple[Done, ...]:
-    action.begin()
-    batch = action.expect_batch(batch_id)
+    action, batch = action.at_batch(batch_id)
     make = batches.park if after is BatchState.PARKED else batches.unpark
 
     def stays(row: Batch) -> Stays | None:

@@ -30,7 +30,7 @@ def set_aside(
     Slices and manifest are kept until the batch is replayed or dropped by name. A commit of its owner that comes
     later fails and changes nothing. Called again, it moves the checkpoints that a call before it did not.
 
-    :param scope: that of an interval run's batch, default: the live application.
+    :param scope: that of an interval run's batch, default: wherever the batch is found.
     :param dry_run: only say what would be done (default).
     :param liveness: says whether the owner is over; default: nobody does, and the preview names the owner.
     :param force: also if the owner is at work.
@@ -40,13 +40,12 @@ def set_aside(
         namespace=namespace, store=store, scope=scope, verb="set aside", past="set aside",
         actor=actor, reason=reason, dry_run=dry_run, liveness=liveness, force=force,
     )  # fmt: skip
-    action.begin()
-    batch = action.expect_batch(batch_id)
+    action, batch = action.at_batch(batch_id)
     if _stays(action, batch) is None:
         action.record("batch {}".format(batch_id))
     done, row = action.change(batch, partial(_stays, action), partial(_aside, action), partial(_effect, action))
     if row.set_aside is not None and not dry_run:
-        _move_on(action, row)
+        move_on(action, row)
     return (done,)
 
 
@@ -84,8 +83,8 @@ def _effect(action: Action, batch: Batch) -> str:
     )
 
 
-def _move_on(action: Action, batch: Batch) -> None:
-    """L5; there is no output to mark. An interval's side leases have served (H)."""
+def move_on(action: Action, batch: Batch) -> None:
+    """L5, for a batch without output whose roots are told. An interval's side leases have served (H)."""
     for moved in roll_forward(action, batch, action.leases(batch_id=batch.batch_id)):
         if action.scope:
             action.store.delete(moved)

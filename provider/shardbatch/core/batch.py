@@ -295,13 +295,18 @@ def redecide(
     )
 
 
-def withdraw(batch: Batch, note: str) -> Batch:
-    """An interval's batch is taken back: a new attempt decides that it has no output, and every root is told."""
+def withdraw(batch: Batch, note: str, roots: tuple[str, ...]) -> Batch:
+    """An interval's batch is taken back: a new attempt decides that it has no output, and all of its roots are told.
+
+    It keeps its number: what an even earlier run over the interval wrote stays hidden.
+    """
     _require(
         batch.state is BatchState.COMMITTED and bool(batch.scope), batch, "only a committed interval is taken back"
     )
     attempt = batch.attempt + 1
-    return batch._next(attempt=attempt, start=(), decided=attempt, set_aside=DROPPED, note=_noted(batch, note))
+    return batch._next(
+        attempt=attempt, start=(), decided=attempt, set_aside=DROPPED, note=_noted(batch, note), roots=roots
+    )
 
 
 def park(batch: Batch, note: str) -> Batch:

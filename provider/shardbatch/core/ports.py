@@ -36,9 +36,13 @@ class LeaseStore(Protocol):
         """What :meth:`prepare` would have to make: the database's statements, in order; empty if all is there."""
         ...
 
-    def list(self, table: Table, namespace: Namespace, scope: str = "", **equal: str) -> Iterator[Row]:
+    def list(self, table: Table, namespace: Namespace, scope: str | None = "", **equal: str) -> Iterator[Row]:
         """The rows of a namespace and scope, all pages, in key order, no snapshot; ``equal`` keeps those whose
-        columns equal the given texts (``lease_owner``, ``read_group``, ``batch_id``, ``owner``, ``state``)."""
+        columns equal the given texts (``lease_owner``, ``read_group``, ``batch_id``, ``owner``, ``state``).
+
+        With ``scope=None`` those of every scope: the live application's first, then scope after scope, each of them
+        whole and in key order. Scopes come in the order of their texts if these are owners'.
+        """
         ...
 
     def get(self, key: Key) -> Row | None:
@@ -211,8 +215,12 @@ class OutputRoots(Protocol):
 class HandedRoots(OutputRoots, Protocol):
     """Output roots as a person's verbs see them. Errors are :class:`StagingError`."""
 
-    def sum_now(self, root: str) -> bool:
-        """As :meth:`OutputRoots.sum_if_due`, however few markers are loose."""
+    def sum_now(self, root: str) -> int | None:
+        """As :meth:`OutputRoots.sum_if_due`, however few markers are loose: how many, or ``None`` if there is none."""
+        ...
+
+    def told(self, root: str) -> Mapping[str, int]:
+        """Of every batch that the root tells of, the number of its highest decision."""
         ...
 
     def holders(self, root: str) -> Sequence[Holder]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose an output root is, by the small files below ``_shardbatch/owners/`` (ROOTS 9, 10). Rules only, no I/O.
+"""Whose an output root is, by the small files below ``_shardbatch/owners/`` (O3). Rules only, no I/O.
 
 An application that has a root leaves an *owner* file; of several those of the highest epoch count. Before it does, it
 leaves a *claim* and only then lists what others left. This asks for no file that is created only if it is not there

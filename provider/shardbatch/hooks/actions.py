@@ -29,6 +29,9 @@ VERBS: dict[str, tuple[str, frozenset[str]]] = {
     "drop": ("drop.drop", frozenset({"liveness", "landing"})),
     "accept-gap": ("accept_gap.accept_gap", frozenset()),
     "reset": ("reset.reset", frozenset({"liveness", "landing"})),
+    "forget-root": ("forget_root.forget_root", frozenset({"place"})),
+    "adopt-root": ("adopt_root.adopt_root", frozenset({"landing"})),
+    "sum-markers": ("sum_markers.sum_markers", frozenset({"landing"})),
 }
 #: Rows that an answer names one by one; of more it has the counts.
 NAMED = 20
@@ -81,6 +84,10 @@ class Actions:
             chosen["liveness"] = cache(liveness(deployment_id(leases)))  # many leases have the same owner
         if "landing" in needs:
             chosen["landing"] = None if staging is None else staging.rendered(render).open()
+        if "place" in needs:
+            from shardbatch.landing.location import place
+
+            chosen["place"] = place
         if verb == "reset" and chosen["to"] is not None:
             from shardbatch.consumer.reset import target_of
 

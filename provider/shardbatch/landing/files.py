@@ -9,11 +9,15 @@ import secrets
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from shardbatch.errors import StagingError
+
+#: So many small files are read or removed at a time where there are many: on an object store each waits for an answer.
+_THREADS = 16
 
 #: Where an object appears whole when its writer is closed, so that no temporary name is needed.
 _OBJECT_STORES = ("s3", "s3a", "gcs", "gs", "abfs", "abfss", "az")
@@ -126,6 +130,46 @@ class Files:
         with explained("look at", paths[0]):
             found = self.filesystem.get_file_info(paths)
         return [info.type == pafs.FileType.File for info in found]
+
+    def listed(self, folder: str) -> dict[str, datetime | None]:
+        """The names of the files in a folder, each with the time at which the store says it was written (``None`` if it
+        does not say); those of folders below left out; none if there is no such folder.
+        """
+        selector = pafs.FileSelector(folder, allow_not_found=True)
+        with explained("list", folder):
+            found = self.filesystem.get_file_info(selector)
+        return {info.base_name: info.mtime for info in found if info.type == pafs.FileType.File}
+
+    def names(self, folder: str) -> list[str]:
+        """The names of the files in a folder, those of folders below left out; none if there is no such folder."""
+        return sorted(self.listed(folder))
+
+    def contents(self, folder: str, names: Sequence[str]) -> dict[str, bytes]:
+        """What stands in these files of a folder, by name; one that is gone is left out."""
+
+        def content(name: str) -> tuple[str, bytes | None]:
+            try:
+                return name, self.read(f"{folder}/{name}")
+            except StagingError as error:
+                if isinstance(error.__cause__, FileNotFoundError):
+                    return name, None
+                raise
+
+        with ThreadPoolExecutor(min(_THREADS, len(names) or 1)) as pool:
+            return {name: found for name, found in pool.map(content, names) if found is not None}
+
+    def remove(self, paths: Sequence[str]) -> None:
+        """Remove files; one that is gone already is no error."""
+
+        def drop(path: str) -> None:
+            try:
+                self.delete(path)
+            except StagingError as error:
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
+
+        with ThreadPoolExecutor(min(_THREADS, len(paths) or 1)) as pool:
+            list(pool.map(drop, paths))
 
     def below(self, folder: str) -> list[str]:
         """The paths of all files below a folder, in order; none if there is no such folder."""

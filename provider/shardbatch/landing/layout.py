@@ -11,12 +11,14 @@
                                                /works/<work>/ended/<attempt>-<try>-<unique>.json
     <output>/batch_id=<batch_id>/start=<start_id>/…
     <output>/_shardbatch/<batch_id>.<decided>.json
+    <output>/_shardbatch/sums/<number>-<unique>.json
 
 Paths are never parsed back, but for the names of markers, starts and end records, which begin or end with numbers.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 
@@ -25,11 +27,15 @@ from shardbatch.core.rows import Namespace
 
 #: Folder of the committed markers below an output root; the leading underscore hides it from Spark.
 MARKERS = "_shardbatch"
+#: Folder of their sums below that.
+SUMS = "sums"
 MANIFEST = "manifest.json"
 #: Folders beside a manifest: of all works; of one, what its starts and its tries left.
 WORKS, BEGUN, DONE, ENDED = "works", "begun", "done", "ended"
 #: Instead of a work's name; no name can be quoted so.
 UNNAMED = "~"
+#: Characters of a work's name that stand in its folder's; file systems take 255 bytes.
+LONGEST_NAME = 150
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[._]")
 _MARKER = re.compile(r"^(?P<batch>.+)\.(?P<decided>[0-9]+)\.json$")
@@ -92,8 +98,14 @@ def works_folder(namespace: Namespace, batch_id: str) -> str:
 
 
 def work_folder(work: str) -> str:
-    """The folder of one work in it; of applications that were not told for which they work, too."""
-    return quoted(work) or UNNAMED
+    """The folder of one work in it; of applications that were not told for which they work, too.
+
+    A task's id may be longer than a name in a folder may: then its beginning and its hash stand for it.
+    """
+    name = quoted(work) or UNNAMED
+    if len(name) <= LONGEST_NAME:
+        return name
+    return "{}~{}".format(name[:LONGEST_NAME], hashlib.sha256(work.encode("utf-8")).hexdigest()[:32])
 
 
 def start_name(attempt: int, start_id: str) -> str:
@@ -128,14 +140,19 @@ def marker_name(batch_id: str, decided: int) -> str:
     return f"{quoted(batch_id)}.{decided}.json"
 
 
+def marker(name: str) -> tuple[str, int] | None:
+    """The quoted batch id and the number of the decision in a marker's name; ``None`` if it is no marker's."""
+    found = _MARKER.match(name)
+    if not found or name.startswith((".", "_")):
+        return None
+    return found.group("batch"), int(found.group("decided"))
+
+
 def highest_markers(names: Iterable[str]) -> dict[str, tuple[int, str]]:
     """Of the names in a marker folder, for every batch the highest ``decided`` and its name."""
     best: dict[str, tuple[int, str]] = {}
     for name in names:
-        found = _MARKER.match(name)
-        if not found or name.startswith((".", "_")):
-            continue
-        batch, decided = found.group("batch"), int(found.group("decided"))
-        if batch not in best or decided > best[batch][0]:
-            best[batch] = (decided, name)
+        found = marker(name)
+        if found is not None and (found[0] not in best or found[1] > best[found[0]][0]):
+            best[found[0]] = (found[1], name)
     return best

@@ -16,9 +16,10 @@ from shardbatch.core import root_owner
 from shardbatch.core.decision import Decision
 from shardbatch.core.root_owner import Handover, Holder
 from shardbatch.errors import OutputTaken, StagingError
-from shardbatch.landing import layout, location
-from shardbatch.landing.files import Files, explained
+from shardbatch.landing import layout, location, markers
+from shardbatch.landing.files import Files
 from shardbatch.landing.location import joined, settled
+from shardbatch.landing.sums import sum_markers
 
 log = logging.getLogger("shardbatch")
 
@@ -84,25 +85,28 @@ class OutputRoots:
 
         It only makes readers quicker: what goes wrong is logged.
         """
-        from shardbatch.landing.sums import sum_markers
+        files, path = self._reach(root)
+        return sum_markers(files, path) is not None
 
-        try:
-            files, path = self._reach(root)
-            return bool(sum_markers(files, path))
-        except StagingError as error:
-            log.warning("The markers of %s were not summed up; a later commit tries again. %s", root, error)
-            return False
-
-    def sum_now(self, root: str) -> bool:
-        """Write a sum of the markers, however few are loose, and remove what older sums cover; whether one was written.
+    def sum_now(self, root: str) -> int | None:
+        """Write a sum of the markers, however few are loose, and remove what older sums cover; how many markers it has
+        that none had, ``None`` if every marker is in a sum already.
 
         :raises StagingError: if the root cannot be reached, read or written to.
         """
-        from shardbatch.landing.sums import sum_markers
-
         files, path = self._reach(root)
         self._see(files, path, root)
-        return bool(sum_markers(files, path, due=1))
+        _probe(files, joined(path, layout.MARKERS), root)
+        return sum_markers(files, path, least=1)
+
+    def told(self, root: str) -> dict[str, int]:
+        """Of every batch that the root tells of, the number of its highest decision.
+
+        :raises StagingError: if the root cannot be reached or read.
+        """
+        files, path = self._reach(root)
+        self._see(files, path, root)
+        return {entry.decision.batch_id: entry.decision.decided for entry in markers.told(files, path).entries.values()}
 
     def holders(self, root: str) -> Sequence[Holder]:
         """What the files say that tell whose the root is.
@@ -169,12 +173,8 @@ class OutputRoots:
         files.create(joined(path, _OWNERS, holder.name(layout.quoted(holder.app))), holder.dumps())
 
     def _holders(self, files: Files, path: str) -> tuple[Holder, ...]:
-        found: dict[str, bytes] = {}
         folder = joined(path, _OWNERS)
-        for name in files.below(folder):
-            content = _read_unless_gone(files, name)
-            if content is not None:
-                found[name.rpartition("/")[2]] = content
+        found = files.contents(folder, files.names(folder))
         try:
             return root_owner.holders_of(found)
         except ValueError as error:
@@ -183,10 +183,7 @@ class OutputRoots:
             ) from error
 
     def _has_markers(self, files: Files, path: str) -> bool:
-        selector = pafs.FileSelector(joined(path, layout.MARKERS), allow_not_found=True)
-        with explained("list", path):
-            found = files.filesystem.get_file_info(selector)
-        return bool(layout.highest_markers(info.base_name for info in found))
+        return any(layout.marker(name) for name in files.names(joined(path, layout.MARKERS)))
 
     def _see(self, files: Files, path: str, root: str, folders: Sequence[str] = ()) -> None:
         """Every folder is seen; without any, the root. A mount that went away must not become a folder of that name."""
@@ -250,13 +247,3 @@ def _compare(name: str, standing: bytes, decision: Decision) -> None:
             f"{name} records another start than the batch's row does.",
             remedy="Compare it with 'airflow shardbatch batches'; remove the marker if the row is right.",
         )
-
-
-def _read_unless_gone(files: Files, path: str) -> bytes | None:
-    """A file's content, or ``None`` if it was removed since it was listed."""
-    try:
-        return files.read(path)
-    except StagingError:
-        if files.exists(path):
-            raise
-        return None

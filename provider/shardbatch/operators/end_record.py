@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from inspect import isgeneratorfunction
 from typing import Any, Protocol, runtime_checkable
 
-from shardbatch.core.rows import Namespace
 from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
@@ -134,7 +133,7 @@ class _Ending:
         self._bound[str(ti.id)] = Bound(str(batch_id), int(attempt), str(ti.id)) if batch_id else None
 
     def end(self, context: Any, *_: Any) -> None:
-        from shardbatch.consumer.end_record import Ended, leave_end_record
+        from shardbatch.hooks.end_record import leave_end_record
 
         ti, task = context["ti"], context["ti"].task
         bound = task.bound() if isinstance(task, Binds) else self._bound.get(str(ti.id))
@@ -143,12 +142,19 @@ class _Ending:
         environment = task.get_template_env()
         application = self._application.rendered(lambda text: task.render_template(text, context, environment))
         work = work_of(ti.task_id, getattr(ti, "map_index", -1))
-        only = self._only and "[" not in work
-        ended = Ended(bound.batch_id, bound.attempt, work, ti.try_number, bound.token, str(ti.id), only, bound.sure)
-        namespace = Namespace(application.app_name, application.stream.stream_name)
         with final_errors():
-            record = leave_end_record(application.staging.open(), namespace, ended)
-        log.info("Attempt %s of batch %s ended, starts: %s.", bound.attempt, bound.batch_id, len(record.starts))
+            starts = leave_end_record(
+                application,
+                batch_id=bound.batch_id,
+                attempt=bound.attempt,
+                work=work,
+                try_number=ti.try_number,
+                token=bound.token,
+                unique=str(ti.id),
+                only=self._only and "[" not in work,
+                sure=bound.sure,
+            )
+        log.info("Attempt %s of batch %s ended, starts: %s.", bound.attempt, bound.batch_id, starts)
 
 
 def _after(hook: Callable[..., Any] | None, ours: Callable[..., None]) -> Callable[..., Any]:

@@ -6,21 +6,21 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core import manifest as manifests
+from shardbatch.core import root_owner
 from shardbatch.core.manifest import Manifest
 from shardbatch.core.start import Begun, Start
-from shardbatch.errors import ConfigurationError, LeaseLost, ManifestChanged, NothingFinished, StagingError
+from shardbatch.errors import ConfigurationError, LeaseLost, ManifestChanged, NothingFinished, OutputTaken, StagingError
 from shardbatch.landing import layout
 from shardbatch.landing.location import joined, rewritten
 from shardbatch.spark.arguments import Order, find_order
-from shardbatch.spark.files import FrameFiles, files_of
+from shardbatch.spark.files import FrameFiles, few_listing_tasks, files_of, literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -71,7 +71,7 @@ class SparkBatch:
         """
         from shardbatch.spark.schema import RECORD_SCHEMA
 
-        with _few_listing_tasks(self.spark):
+        with few_listing_tasks(self.spark):
             frames = [
                 self._read([joined(self._staging, file.path) for file in files], generation)
                 for generation, files in self.manifest.files_by_generation().items()
@@ -98,15 +98,31 @@ class SparkBatch:
 
         :param out: the root that ``read_committed`` reads; on a file system that the Airflow workers reach too.
         :raises ConfigurationError: outside of the ``with`` block.
+        :raises OutputTaken: if the root belongs to another application; nothing is written.
+        :raises StagingError: if that cannot be found out.
         """
         if self.start_id is None:
             raise ConfigurationError(
                 "batch.output(...) belongs into a block of its own start.",
                 remedy="Write 'with open_batch(spark) as batch:' around the work.",
             )
+        self._refuse_others(str(out))
         folder = joined(str(out), layout.output_folder(self.batch_id, self.start_id))
         self._outputs[self._files.qualified(str(out))] = folder
         return folder
+
+    def _refuse_others(self, out: str) -> None:
+        """Commit would refuse the root too, but only when all the work is done."""
+        folder = joined(out, layout.MARKERS, root_owner.OWNERS)
+        files = {name: self._files.read(joined(folder, name)) for name in self._files.names(folder)}
+        app = str(self.manifest.namespace)
+        try:
+            known = root_owner.holders_of(files)
+        except ValueError as error:
+            raise StagingError(f"{folder}: {error}.", remedy="Remove the file.") from error
+        other = root_owner.other_application(known, app, shared=self.manifest.outputs.shared)
+        if other is not None:
+            raise OutputTaken(f"The output root {out} belongs to {other}, so {app} writes nothing there.")
 
     def check(self) -> None:
         """Refuse to go on if a newer attempt of the batch was opened; to be called just before publishing.
@@ -168,7 +184,7 @@ class SparkBatch:
 
         strict = self.spark.read.option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
         try:
-            frame = strict.schema(FILE_SCHEMA).parquet(*paths)
+            frame = strict.schema(FILE_SCHEMA).parquet(*map(literal, paths))
         except AnalysisException as error:
             if "PATH_NOT_FOUND" not in str(error):
                 raise
@@ -188,21 +204,6 @@ def _driver_attempt(spark: SparkSession) -> int:
         return int(found.get()) if found.isDefined() else 0
     except Exception:  # noqa: BLE001 - a session without a JVM, or an id that is no number: the time of begin decides
         return 0
-
-
-@contextmanager
-def _few_listing_tasks(spark: SparkSession) -> Iterator[None]:
-    # Spark looks at many given files in a job of one task a file: a minute for 5,000 files on two cores.
-    name, most = "spark.sql.sources.parallelPartitionDiscovery.parallelism", 64
-    before = spark.conf.get(name)
-    spark.conf.set(name, str(min(most, int(before or most))))
-    try:
-        yield
-    finally:
-        if before:
-            spark.conf.set(name, before)
-        else:
-            spark.conf.unset(name)
 
 
 def open_batch(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,17 @@ from shardbatch.errors import ConfigurationError, StagingError
 from shardbatch.landing.location import joined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
+
+#: Up to so many files are read one by one; more are read by a job.
+_FEW = 100
+
+
+def literal(path: str) -> str:
+    """A path as Spark's readers must be given it: they take ``*?[]{}`` for a pattern, in whatever part of a path."""
+    return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
@@ -42,6 +51,21 @@ def explained(doing: str, where: str) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def few_listing_tasks(spark: SparkSession) -> Iterator[None]:
+    """Let Spark look at many given paths in a job of 64 tasks; else it has one for each, a minute for 5,000 paths."""
+    name, most = "spark.sql.sources.parallelPartitionDiscovery.parallelism", 64
+    before = spark.conf.get(name)
+    spark.conf.set(name, str(min(most, int(before or most))))
+    try:
+        yield
+    finally:
+        if before:
+            spark.conf.set(name, before)
+        else:
+            spark.conf.unset(name)
+
+
 class FrameFiles:
     """By data frames alone: works wherever a session does, Spark Connect included, at the price of a small job each."""
 
@@ -51,7 +75,7 @@ class FrameFiles:
     def read(self, uri: str) -> bytes:
         """A file's content."""
         with explained("read", uri):
-            rows = self._binary().load(uri).select("content").collect()
+            rows = self._binary().load(literal(uri)).select("content").collect()
         if len(rows) != 1:
             raise StagingError(f"{uri} is not one file.", path=uri)
         return bytes(rows[0][0])
@@ -60,6 +84,15 @@ class FrameFiles:
         """The content of every file in a folder that is not hidden, by name; none if there is no such folder."""
         rows = self._listed(folder, "path", "content")
         return {str(row[0]).rpartition("/")[2]: bytes(row[1]) for row in rows}
+
+    def contents(self, folder: str, names: Sequence[str]) -> dict[str, bytes]:
+        """What stands in these files of a folder, by name; one that is gone is left out."""
+        paths = [literal(joined(folder, name)) for name in names] if len(names) <= _FEW else [literal(folder)]
+        rows = self._listed(folder, "path", "content", paths=paths, gone=True)
+        if not rows and paths != [literal(folder)]:  # at least one of them is gone
+            rows = self._listed(folder, "path", "content", gone=True)
+        found, wanted = {str(row[0]).rpartition("/")[2]: bytes(row[1]) for row in rows}, set(names)
+        return {name: content for name, content in found.items() if name in wanted}
 
     def names(self, folder: str) -> list[str]:
         """The names of the files in a folder; none if there is no such folder."""
@@ -83,16 +116,24 @@ class FrameFiles:
             raise ConfigurationError(f"The output {uri!r} is a relative path.", remedy="Give its whole URI.")
         return uri.rstrip("/")
 
-    def _binary(self, deep: bool = False) -> Any:
-        reader = self.spark.read.format("binaryFile").option("ignoreMissingFiles", "false")
+    def _binary(self, deep: bool = False, gone: bool = False) -> Any:
+        reader = self.spark.read.format("binaryFile").option("ignoreMissingFiles", str(gone).lower())
         return reader.option("recursiveFileLookup", str(deep).lower()).option("ignoreCorruptFiles", "false")
 
-    def _listed(self, folder: str, *columns: str, deep: bool = False, limit: int = 0) -> list[Any]:
+    def _listed(
+        self,
+        folder: str,
+        *columns: str,
+        paths: Sequence[str] = (),
+        deep: bool = False,
+        gone: bool = False,
+        limit: int = 0,
+    ) -> list[Any]:
         from pyspark.errors import AnalysisException
 
         with explained("list", folder):
             try:
-                frame = self._binary(deep).load(folder).select(*columns)
+                frame = self._binary(deep, gone).load(list(paths) or literal(folder)).select(*columns)
                 return list((frame.limit(limit) if limit else frame).collect())
             except AnalysisException as error:
                 if "PATH_NOT_FOUND" in str(error):
@@ -117,13 +158,29 @@ class GatewayFiles(FrameFiles):
             finally:
                 stream.close()
 
+    def contents(self, folder: str, names: Sequence[str]) -> dict[str, bytes]:
+        """What stands in these files of a folder, by name; one that is gone is left out."""
+        if len(names) > _FEW:
+            return super().contents(folder, names)
+        found = {}
+        for name in names:
+            try:
+                found[name] = self.read(joined(folder, name))
+            except StagingError as error:
+                if "FileNotFoundException" not in str(error):
+                    raise
+        return found
+
     def names(self, folder: str) -> list[str]:
         """The names of the files in a folder; none if there is no such folder."""
         with explained("list", folder):
             filesystem, path = self._open(folder)
             if not filesystem.exists(path):
                 return []
-            return sorted(str(s.getPath().getName()) for s in filesystem.listStatus(path) if s.isFile())
+            found = filesystem.listStatus(path)
+            if len(found) <= _FEW:
+                return sorted(str(s.getPath().getName()) for s in found if s.isFile())
+        return super().names(folder)  # thousands of calls into the JVM would take seconds
 
     def there(self, folder: str) -> bool:
         """Whether a folder has a file in it, at any depth."""

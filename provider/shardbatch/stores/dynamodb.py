@@ -115,8 +115,8 @@ class DynamoDBStore:
         """The call that makes the table, if it is not there; items need no columns."""
         return self._ask(lambda: pending(self.client, self.table))
 
-    def list(self, table: Table, namespace: Namespace, scope: str = "", **equal: str) -> Iterator[Row]:
-        """The rows of a namespace and scope in key order, page by page, consistent at the time of each page.
+    def list(self, table: Table, namespace: Namespace, scope: str | None = "", **equal: str) -> Iterator[Row]:
+        """The rows of a namespace and scope, or of all scopes, in key order, page by page, each consistent in itself.
 
         Batches of an ``owner`` are found through an index, which may lag by moments; each is then read consistently.
         """
@@ -218,8 +218,8 @@ class DynamoDBStore:
 
         return self._writes.ask(repr(self), judged)
 
-    def _query(self, table: Table, namespace: Namespace, scope: str, equal: Mapping[str, str]) -> Iterator[Item]:
-        """All items of a kind in a scope, those that differ from ``equal`` left out by the server."""
+    def _query(self, table: Table, namespace: Namespace, scope: str | None, equal: Mapping[str, str]) -> Iterator[Item]:
+        """All items of a kind in a scope, or in all, those that differ from ``equal`` left out by the server."""
         names = {"#pk": "pk", "#sk": "sk"}
         values = {":pk": {"S": str(namespace)}, ":sk": {"S": sort_prefix(table, scope)}}
         asked: dict[str, Any] = {"ConsistentRead": True}
@@ -234,7 +234,7 @@ class DynamoDBStore:
             **asked,
         )
 
-    def _find(self, table: Table, namespace: Namespace, scope: str, value: str) -> Iterator[Item]:
+    def _find(self, table: Table, namespace: Namespace, scope: str | None, value: str) -> Iterator[Item]:
         """The items that the index names, as they stand now."""
         values = {":k": {"S": index_key(namespace, value)}, ":sk": {"S": sort_prefix(table, scope)}}
         for hit in self._pages(

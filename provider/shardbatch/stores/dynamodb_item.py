@@ -34,9 +34,11 @@ def _escape(text: str) -> str:
     return text.replace("!", "!!").replace("#", "!-")
 
 
-def sort_prefix(table: Table, scope: str) -> str:
-    """How the sort keys of a kind of row in a scope begin."""
-    return f"{table.name}#{_escape(scope)}#" if table.key else table.name
+def sort_prefix(table: Table, scope: str | None) -> str:
+    """How the sort keys of a kind of row begin, in a scope or in every one."""
+    if not table.key:
+        return table.name
+    return f"{table.name}#" if scope is None else f"{table.name}#{_escape(scope)}#"
 
 
 def address_of(key: Key) -> dict[str, Any]:

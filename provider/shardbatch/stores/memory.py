@@ -78,9 +78,9 @@ class MemoryStore:
         with self.memory.lock:
             return tuple(f"table {table.name}" for table in TABLES if table.name not in self.memory.tables)
 
-    def list(self, table: Table, namespace: Namespace, scope: str = "", **equal: str) -> Iterator[Row]:
-        """The rows of a namespace and scope in key order, page by page."""
-        start = (namespace.app_name, namespace.stream_name, *((scope,) if table.key else ()))
+    def list(self, table: Table, namespace: Namespace, scope: str | None = "", **equal: str) -> Iterator[Row]:
+        """The rows of a namespace and scope, or of all scopes, in key order, page by page."""
+        start = (namespace.app_name, namespace.stream_name, *((scope,) if table.key and scope is not None else ()))
         last: Address = ()
         while True:
             with self.memory.lock:

@@ -22,7 +22,7 @@ from shardbatch.stores import outcome
 from shardbatch.stores.outcome import TOKEN, Stored, Unclear, Write, Writes
 from shardbatch.stores.schema import check, make, pending, schema_of
 from shardbatch.stores.sql_engine import cause_of, open_engine, reason_of, transaction
-from shardbatch.stores.sql_statements import creations, replacements, stored_of
+from shardbatch.stores.sql_statements import behind, creations, replacements, stored_of
 
 T = TypeVar("T")
 
@@ -94,22 +94,22 @@ class SQLStore:
         except exc.SQLAlchemyError as error:
             raise StoreError(f"The tables of {self!r} cannot be looked at: {reason_of(error)}.") from error
 
-    def list(self, table: Table, namespace: Namespace, scope: str = "", **equal: str) -> Iterator[Row]:
-        """The rows of a namespace and scope in key order, one statement a page."""
+    def list(self, table: Table, namespace: Namespace, scope: str | None = "", **equal: str) -> Iterator[Row]:
+        """The rows of a namespace and scope, or of all scopes, in key order, one statement a page."""
         sql = self._table(table)
         fixed = {"app_name": namespace.app_name, "stream_name": namespace.stream_name, **equal}
-        if table.key:
+        if table.key and scope is not None:
             fixed[table.key[0]] = scope
         query = sa.select(*self._columns(table)).where(*(sql.c[name] == value for name, value in fixed.items()))
-        order = sql.c[table.key[-1] if table.key else "stream_name"]
-        query = query.order_by(order).limit(self.page_size)
+        order = [sql.c[name] for name in table.key if name not in fixed]
+        query = query.order_by(*order).limit(self.page_size)
         page: Sequence[Mapping[str, Any]] = self._ask(query)
         while page:
             for columns in page:
                 yield row_type(table).from_columns(columns)
-            if len(page) < self.page_size or not table.key:
+            if len(page) < self.page_size or not order:
                 return
-            page = self._ask(query.where(order > page[-1][order.name]))
+            page = self._ask(query.where(behind(order, page[-1])))
 
     def get(self, key: Key) -> Row | None:
         """One row as it stands now."""

@@ -6,7 +6,7 @@ They are compiled here and go to the driver as they are: SQLAlchemy's own way co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
@@ -21,6 +21,16 @@ Bound = tuple[str, Sequence[Any]]
 
 # Of the values in an update: where the row stands, and the counter that it must have.
 AT, BEFORE = "at_", "before"
+
+
+def behind(order: Sequence[sa.Column[Any]], last: Mapping[str, Any]) -> sa.ColumnElement[bool]:
+    """Rows that come after one in this order of columns, in words that every database walks its index by."""
+    first, *rest = order
+    value = last[first.name]
+    after: sa.ColumnElement[bool] = first > value
+    if not rest:
+        return after
+    return sa.and_(first >= value, sa.or_(after, behind(rest, last)))
 
 
 def creations(sql: sa.Table, dialect: sa.Dialect, writes: Sequence[Write]) -> Bound:

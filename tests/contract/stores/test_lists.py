@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists: all pages, in key order, of one namespace and scope, while rows change."""
+"""Lists: all pages, in key order, of one namespace and scope or of all its scopes, while rows change."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 from shardbatch.core import batch, lease
 from shardbatch.core.application import Application
 from shardbatch.core.batch import BatchState
+from shardbatch.core.interval_output import IntervalOutput
 from shardbatch.core.position import TRIM_HORIZON
-from shardbatch.core.rows import APPLICATION, BATCH, SHARD_LEASE, Namespace
+from shardbatch.core.rows import APPLICATION, BATCH, INTERVAL, SHARD_LEASE, Namespace
 from tests.contract.stores.rows import fresh, frozen
 
 
@@ -102,3 +103,52 @@ def test_a_list_goes_on_while_rows_change(store: Any, other: Any, namespace: Nam
     assert found == sorted(found)
     stayed = [each.shard_id for number, each in rows.items() if number % 10 != 5]
     assert [each for each in found if not each.endswith("x")] == stayed
+
+
+#: As owners' texts are, among them one that begins as another does, or goes on where it ends.
+SCOPES = ["", "dep/dag/r/g/interval", "dep/dag/r:1/g/interval", "dep/dag a/r/g/interval", "dep/dag/r/g%2F1/interval"]
+
+
+def test_a_list_of_every_scope_has_all_pages_scope_after_scope_in_key_order(store: Any, namespace: Namespace) -> None:
+    # pages of 3 rows: some end inside of a scope, some with it
+    rows = [frozen(namespace, f"b-{n}", scope=scope) for at, scope in enumerate(SCOPES) for n in range(9, 5 - at, -1)]
+    for each in rows:
+        assert store.create(each)
+    assert store.create(frozen(Namespace(namespace.app_name, "orders-2"), "b-0", scope=SCOPES[1]))
+    assert store.create(fresh(namespace, "s", scope=SCOPES[1]))
+    assert store.create(Application(namespace, "arn:1", TRIM_HORIZON, 1))
+    assert store.create(IntervalOutput(namespace, (1, 2), 1))
+    wanted = sorted(rows, key=lambda each: (each.scope, each.batch_id))
+    assert list(store.list(BATCH, namespace, None)) == wanted
+    assert [each.scope for each in store.list(SHARD_LEASE, namespace, None)] == [SCOPES[1]]
+    assert [each.stream_id for each in store.list(APPLICATION, namespace, None)] == ["arn:1"]
+    assert [each.interval for each in store.list(INTERVAL, namespace, None)] == [(1, 2)]
+
+
+def test_a_scope_of_whatever_text_comes_whole_in_a_list_of_all(store: Any, namespace: Namespace) -> None:
+    rows = [
+        frozen(namespace, key, scope=scope) for scope in ("", "x", "x#y", "x!", "x!-y", " ") for key in ("k", "y#k")
+    ]
+    for each in rows:
+        assert store.create(each)
+    found = list(store.list(BATCH, namespace, None))
+    assert sorted(each.key.values for each in found) == sorted(each.key.values for each in rows)
+    for scope in {each.scope for each in rows}:
+        places = [at for at, each in enumerate(found) if each.scope == scope]
+        assert [found[at].batch_id for at in places] == ["k", "y#k"]
+        assert places[1] == places[0] + 1
+
+
+def test_a_list_of_every_scope_is_filtered_by_columns(store: Any, namespace: Namespace) -> None:
+    for scope in SCOPES[:3]:
+        for n in range(5):
+            made = frozen(namespace, f"b-{n}", f"w{n % 2}", scope=scope)
+            assert store.create(dataclasses.replace(made, state=BatchState.COMMITTED if n == 3 else made.state))
+
+    def found(**equal: str) -> list[tuple[str, str]]:
+        return [(each.scope, each.batch_id) for each in store.list(BATCH, namespace, None, **equal)]
+
+    assert found(batch_id="b-2") == [(scope, "b-2") for scope in sorted(SCOPES[:3])]
+    assert found(owner="w1") == [(scope, f"b-{n}") for scope in sorted(SCOPES[:3]) for n in (1, 3)]
+    assert found(owner="w1", state="COMMITTED") == [(scope, "b-3") for scope in sorted(SCOPES[:3])]
+    assert found(owner="w2") == []

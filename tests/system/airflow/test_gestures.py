@@ -296,12 +296,11 @@ def gesture_spark_unfinished(scene: Scene) -> None:
     told.write_text("fail inside", "utf-8")
     assert scene.run("p") == "failed"
     assert scene.states("p")["commit"] == "upstream_failed"
-    # Nothing finished, so nothing is committed, whatever a person says of the task.
+    # It left no end record, so nothing is committed, whatever a person says of the task.
     assert scene.mark("p", "work", "success") == "failed"
     log = scene.log("p", "commit")
-    assert "up to attempt 1 has finished, so nothing is committed" in log
-    assert "with open_batch(spark) as batch" in log
-    assert 'policy=Policies(sink="own")' in log
+    assert "batch.work is a success, but it did not end by itself in this attempt" in log
+    assert "Clear the task with its downstream tasks" in log
     assert scene.unmoved()
     assert scene.batch().state.value == "FROZEN"
 
@@ -326,9 +325,13 @@ def gesture_spark_unfinished(scene: Scene) -> None:
 def gesture_spark_finished(scene: Scene) -> None:
     scene.airflow.tell(f"job-{scene.name}").write_text("fail afterwards", "utf-8")
     assert scene.run("p") == "failed"
+    # The block was left well, but the application was not: what it did afterwards is not known, so it does not count.
+    assert scene.mark("p", "work", "success") == "failed"
+    assert "did not end by itself" in scene.log("p", "commit")
     assert scene.unmoved()
-    assert scene.mark("p", "work", "success") == "success"
-    assert (scene.batch().state.value, scene.batch().decided) == ("COMMITTED", 1)
+    (scene.airflow.folder / f"job-{scene.name}").unlink()
+    assert scene.clear("p", "work", include_downstream=True) == "success"
+    assert (scene.batch().state.value, scene.batch().decided) == ("COMMITTED", 2)
     assert seen(scene) == scene.sent
     assert not scene.unmoved()
 

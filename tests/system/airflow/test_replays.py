@@ -11,9 +11,9 @@ import pytest
 
 from shardbatch.consumer.status import status
 from shardbatch.core.rows import BATCH, Key, Namespace
-from shardbatch.landing.layout import highest_markers
 from shardbatch.stores.sql import SQLStore
 from tests.support.airflow_instance import Deployment
+from tests.support.starts import shown
 
 pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.timeout(900)]
 
@@ -35,11 +35,7 @@ class Replayed:
 
     def shown(self) -> list[str]:
         """What a reader by committed markers sees of the batch."""
-        out = self.airflow.folder / "replays-out"
-        found = highest_markers(path.name for path in (out / "_shardbatch").iterdir())
-        marker = json.loads((out / "_shardbatch" / found[self.batch_id][1]).read_text("utf-8"))
-        parts = [json.loads((out / folder / "data.json").read_text("utf-8")) for folder in marker["folders"]]
-        return sorted(text for part in parts for text in part)
+        return shown(self.airflow.folder / "replays-out")
 
     def owner(self) -> str:
         return self._ask(lambda store: store.get(Key(BATCH, NAMESPACE, ("", self.batch_id))).owner)

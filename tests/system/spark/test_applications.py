@@ -45,7 +45,8 @@ def run(area: StagingArea, out: str, **more: str) -> str:
     (start,) = area.finished_starts(NAMESPACE, "batch-1")
     assert (start.attempt, start.work) == (2, "copy")
     assert [Path(o.removeprefix("file:")) for o in start.outputs] == [Path(out)]
-    area.mark_committed(start.outputs[0], "batch-1", 2, start)
+    assert [found.start_id for found in frozen.end(2, "copy").starts] == [start.start_id]
+    frozen.commit(2, "copy")
     return done.stdout
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shardbatch.core.batch import choose
-from shardbatch.errors import ConfigurationError, LeaseLost, NothingFinished, StagingError
+from shardbatch.core.decision import Decision
+from shardbatch.core.rows import Namespace
+from shardbatch.errors import ConfigurationError, LeaseLost, NothingFinished, OutputTaken, StagingError
 from shardbatch.spark import open_batch, read_committed
 from tests.support.batches import NAMESPACE, Frozen, freeze
 
@@ -25,22 +26,14 @@ class Boom(Exception):
     pass
 
 
-def work(spark: SparkSession, frozen: Frozen, attempt: int, out: str, **options: Any) -> str:
-    """One start of an application that copies the records."""
-    with open_batch(spark, frozen.uri, attempt, **options) as batch:
+def work(spark: SparkSession, frozen: Frozen, attempt: int, out: str, work: str = "load", **options: Any) -> str:
+    """A task whose application copies the records in one start."""
+    with open_batch(spark, frozen.uri, attempt, work=work, **options) as batch:
         batch.records().select("shard_id", "sequence_number").write.parquet(batch.output(out))
         assert batch.start_id is not None
-        return batch.start_id
-
-
-def commit(frozen: Frozen, up_to: int) -> int:
-    """What the commit task does with the starts of a batch; the attempt that it decided for."""
-    batch_id = frozen.manifest.batch_id
-    chosen = choose(frozen.area.finished_starts(NAMESPACE, batch_id), up_to)
-    decided = max(start.attempt for start in chosen)
-    for out in {out for start in chosen for out in start.outputs}:
-        frozen.area.mark_committed(out, batch_id, decided, *[s for s in chosen if out in s.outputs])
-    return decided
+        started = batch.start_id
+    frozen.end(attempt, work, token=options.get("token", ""))
+    return started
 
 
 def numbers(frame: DataFrame) -> list[str]:
@@ -55,10 +48,10 @@ def test_a_committed_start_is_read_from_the_output_alone(spark: SparkSession, ar
     first, second = freeze(area, {"s-0": 20}, batch_id="b-1"), freeze(area, {"s-0": 5}, batch_id="b-2")
     for frozen in (first, second):
         work(spark, frozen, frozen.open_attempt(1), out)
-    commit(first, 1)
+    first.commit(1)
 
     assert numbers(read_committed(spark, out)) == expected(20)  # b-2 is written and not committed
-    commit(second, 1)
+    second.commit(1)
 
     rows = read_committed(spark, out)
     assert numbers(rows) == sorted(expected(20) + expected(5))
@@ -84,7 +77,7 @@ def test_a_start_that_fails_leaves_no_marker_and_no_visible_row(
         read_committed(spark, out)
 
     started = work(spark, frozen, 1, out)  # the task's own retry: the same attempt, another start
-    commit(frozen, 1)
+    frozen.commit(1)
     assert [start.start_id for start in area.finished_starts(NAMESPACE, "batch-1")] == [started]
     assert numbers(read_committed(spark, out)) == expected(20)
 
@@ -103,33 +96,59 @@ def test_a_zombie_that_ends_after_the_decision_changes_no_row(spark: SparkSessio
     with zombie:
         folder = zombie.output(out)
         work(spark, frozen, 2, out)
-        commit(frozen, 2)
+        frozen.commit(2)
         zombie.records().select("shard_id", "sequence_number").write.parquet(folder)
     assert len(area.finished_starts(NAMESPACE, "batch-1")) == 2
 
-    commit(frozen, 2)  # a commit that is tried again decides the same
+    frozen.commit(2)  # a commit that is tried again decides the same
 
     assert numbers(read_committed(spark, out)) == expected(20)
 
 
-def test_two_finished_starts_of_one_attempt_count_once(spark: SparkSession, area: StagingArea, out: str) -> None:
+def test_of_two_tries_of_one_task_the_last_counts(spark: SparkSession, area: StagingArea, out: str) -> None:
     frozen = freeze(area, {"s-0": 20})
-    assert work(spark, frozen, 1, out) != work(spark, frozen, 1, out)
-    commit(frozen, 1)
+    assert work(spark, frozen, 1, out, token="1") != work(spark, frozen, 1, out, token="2")
+    frozen.commit(1)
 
     assert numbers(read_committed(spark, out)) == expected(20)
     assert spark.read.parquet(out).count() == 40  # both lie there; that is why readers go by the marker
 
 
+def test_all_blocks_of_one_application_count(spark: SparkSession, area: StagingArea, out: str) -> None:
+    frozen = freeze(area, {"s-0": 20})
+    for name in ("out1", "out2"):
+        with open_batch(spark, frozen.uri, 1, work="load", token="1") as batch:
+            batch.records().select("sequence_number").write.parquet(batch.output(f"{out}/{name}"))
+    frozen.end(1, token="1")
+    frozen.commit(1)
+
+    assert numbers(read_committed(spark, out + "/out1")) == expected(20)
+    assert numbers(read_committed(spark, out + "/out2")) == expected(20)
+
+
+def test_a_root_of_another_application_is_refused_before_anything_is_written(
+    spark: SparkSession, area: StagingArea, out: str
+) -> None:
+    frozen = freeze(area, {"s-0": 2})
+    work(spark, frozen, 1, out)
+    area.outputs.look(out, [], str(NAMESPACE), shared=False)
+    frozen.commit(1)
+    other = freeze(area, {"s-0": 2}, batch_id="b-2", namespace=Namespace("etl-v2", "orders"))
+    with pytest.raises(OutputTaken, match="etl/orders"), open_batch(spark, other.uri, 1) as batch:
+        batch.output(out)
+    assert area.finished_starts(other.manifest.namespace, "b-2") == []
+
+
 def test_a_replay_replaces_the_start_as_a_whole(spark: SparkSession, area: StagingArea, out: str) -> None:
     frozen = freeze(area, {"s-0": 20})
     work(spark, frozen, 1, out)
-    assert commit(frozen, 1) == 1
-    with open_batch(spark, frozen.uri, 10) as batch:  # ten is above two, also as text
+    assert frozen.commit(1) == 1
+    with open_batch(spark, frozen.uri, 10, work="load") as batch:  # ten is above two, also as text
         batch.records().limit(3).select("shard_id", "sequence_number").write.parquet(batch.output(out))
+    frozen.end(10)
     before = numbers(read_committed(spark, out))
 
-    assert commit(frozen, 10) == 10
+    assert frozen.commit(10) == 10
     work(spark, frozen, 2, out)  # a late one of an older attempt
 
     assert before == expected(20)
@@ -139,12 +158,12 @@ def test_a_replay_replaces_the_start_as_a_whole(spark: SparkSession, area: Stagi
 
 def test_two_tasks_of_a_block_have_a_start_each(spark: SparkSession, area: StagingArea, out: str) -> None:
     frozen = freeze(area, {"s-0": 20})
-    work(spark, frozen, 1, out + "/a", work="left")
-    work(spark, frozen, 1, out + "/b", work="right")
-    work(spark, frozen, 2, out + "/b", work="right")  # only this one was cleared
+    work(spark, frozen, 1, out + "/a", "left")
+    work(spark, frozen, 1, out + "/b", "right")
+    work(spark, frozen, 2, out + "/b", "right")  # only this one was cleared
     for name in ("one", "two"):
-        work(spark, frozen, 2, out + "/shared", work=name)
-    commit(frozen, 2)
+        work(spark, frozen, 2, out + "/shared", name)
+    frozen.commit(2, "left", "right", "one", "two")
 
     assert numbers(read_committed(spark, out + "/a")) == expected(20)
     assert numbers(read_committed(spark, out + "/b")) == expected(20)
@@ -154,8 +173,8 @@ def test_two_tasks_of_a_block_have_a_start_each(spark: SparkSession, area: Stagi
 def test_a_batch_without_a_recorded_start_is_left_out(spark: SparkSession, area: StagingArea, out: str) -> None:
     frozen = freeze(area, {"s-0": 20})
     work(spark, frozen, 1, out)
-    commit(frozen, 1)
-    area.mark_committed(out, "aside", 1)
+    frozen.commit(1)
+    area.outputs.mark(out, Decision("aside", 1))
 
     assert numbers(read_committed(spark, out)) == expected(20)
 
@@ -172,11 +191,12 @@ def test_rows_that_the_author_partitioned_keep_their_columns(spark: SparkSession
 
     for batch_id in ("b-1", "b-2"):
         frozen = freeze(area, {"s-0": 20}, batch_id=batch_id)
-        with open_batch(spark, frozen.uri, 1) as batch:
+        with open_batch(spark, frozen.uri, 1, work="load") as batch:
             # A column named as our folders are named stays the author's.
             rows = batch.records().select("sequence_number", F.col("partition_key").alias("k"), F.lit(7).alias("start"))
             rows.write.partitionBy("k").parquet(batch.output(out))
-        commit(frozen, 1)
+        frozen.end(1)
+        frozen.commit(1)
 
     rows = read_committed(spark, out)
 
@@ -187,9 +207,10 @@ def test_rows_that_the_author_partitioned_keep_their_columns(spark: SparkSession
 
 def test_other_formats_are_read_as_they_were_written(spark: SparkSession, area: StagingArea, out: str) -> None:
     frozen = freeze(area, {"s-0": 20})
-    with open_batch(spark, frozen.uri, 1) as batch:
+    with open_batch(spark, frozen.uri, 1, work="load") as batch:
         batch.records().select("sequence_number").write.json(batch.output(out))
-    commit(frozen, 1)
+    frozen.end(1)
+    frozen.commit(1)
 
     assert numbers(read_committed(spark, out, format="json")) == expected(20)
 
@@ -207,7 +228,7 @@ def test_an_output_that_was_asked_for_and_not_written_is_no_success(
 def test_an_empty_result_is_a_result(spark: SparkSession, area: StagingArea, out: str) -> None:
     frozen = freeze(area, {"s-0": 0})
     work(spark, frozen, 1, out)
-    commit(frozen, 1)
+    frozen.commit(1)
 
     assert read_committed(spark, out).collect() == []
 

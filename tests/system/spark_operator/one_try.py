@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,9 +60,14 @@ def main() -> None:
         task._application_reference = lambda: None  # type: ignore[method-assign]
     signal.signal(signal.SIGTERM, lambda *_: task.on_kill())
     run = SimpleNamespace(dag_id="scene", run_id=run_id, run_type="manual", conf={})
-    instance = SimpleNamespace(map_index=-1, stats_tags={})
+    now = time.time_ns()  # ids of later tries are greater
+    instance = SimpleNamespace(
+        id=f"{now:020d}", task=task, task_id=task.task_id, map_index=-1, try_number=now, stats_tags={}
+    )
     context: Any = {"ti": instance, "dag_run": run, "params": {}, "task_state_store": State(folder / "state")}
+    task._pre_execute_hook(context)
     task.execute(context)
+    task._post_execute_hook(context, None)
     print("the task has succeeded", flush=True)
 
 

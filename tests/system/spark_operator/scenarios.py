@@ -110,7 +110,7 @@ class Scene:
 
     def context(self) -> Any:
         run = SimpleNamespace(dag_id=self.name, run_id="run1", run_type="manual", conf={})
-        return {"ti": SimpleNamespace(map_index=-1), "dag_run": run, "params": {}}
+        return {"ti": SimpleNamespace(map_index=-1, id="try-1"), "dag_run": run, "params": {}}
 
     def row(self) -> Batch:
         assert self.frozen is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,9 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 import shardbatch
 from shardbatch import (
     AcceptGapOperator,
+    AdoptRootOperator,
     DropBatchOperator,
+    ForgetRootOperator,
     KinesisStream,
     ParkBatchOperator,
     ReleaseOperator,
@@ -24,12 +27,15 @@ from shardbatch import (
     SetAsideBatchOperator,
     SQLLeases,
     Staging,
+    SumMarkersOperator,
     UnparkBatchOperator,
 )
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.decision import Decision
 from shardbatch.core.rows import APPLICATION, BATCH, TABLES, Key
-from shardbatch.errors import ConfigurationError
+from shardbatch.errors import ConfigurationError, OutputTaken
+from shardbatch.landing.area import StagingArea
 from shardbatch.stores.sql import SQLStore
 from tests.unit.cli.rows import NAMESPACE, OTHER, filled
 
@@ -70,7 +76,7 @@ def run(task: Any, pushed: dict[str, Any] | None = None) -> dict[str, Any]:
     context: Any = {
         "dag_run": SimpleNamespace(dag_id="repairs", run_id="manual__1"),
         "ti": SimpleNamespace(xcom_push=lambda key, value: kept.__setitem__(key, value)),
-        "params": {"app": "orders-etl", "stream": "orders", "batch": "b2", "preview": True},
+        "params": {"app": "orders-etl", "stream": "orders", "batch": "b2", "preview": True, "gone": "b1"},
     }
     task.render_template_fields(context)
     return dict(task.execute(context))
@@ -181,6 +187,43 @@ def test_an_application_begins_anew_on_a_stream_that_was_created_again(
     assert answer["rows"][0]["effect"].startswith("from stream arn:orders:1 to arn:orders:2")
 
 
+@pytest.fixture
+def staging(tmp_path: Path) -> Staging:
+    """Where output roots are reached; beside it is one that another application has."""
+    (tmp_path / "staging").mkdir()
+    (tmp_path / "out").mkdir()
+    outputs = StagingArea(str(tmp_path / "staging")).outputs
+    outputs.look(str(tmp_path / "out"), (), "etl/orders", shared=False)
+    outputs.mark(str(tmp_path / "out"), Decision("b0", 1, app="etl/orders"))
+    return Staging(str(tmp_path / "staging"))
+
+
+def test_a_root_that_is_gone_is_forgotten(store: SQLStore) -> None:
+    seen = batch(store, "b1")
+    assert store.replace(seen, replace(seen, roots=("/lake/out", "/lake/b1"), row_count=seen.row_count + 1))
+    answer = run(ForgetRootOperator(**GIVEN, root="/lake/{{ params.gone }}/"))
+    assert [(row["name"], row["result"]) for row in answer["rows"]] == [("b1", "forgot")]
+    assert batch(store, "b1").roots == ("/lake/out",)
+    assert run(ForgetRootOperator(**GIVEN, root="/lake/b1", batch_id="b1"))["counts"] == {"already": 1}
+
+
+def test_a_root_is_adopted_and_its_markers_are_summed(store: SQLStore, staging: Staging, tmp_path: Path) -> None:
+    outputs, root = StagingArea(str(tmp_path / "staging")).outputs, str(tmp_path / "out")
+    preview = run(AdoptRootOperator(**GIVEN, root=root, staging=staging, preview=True))
+    assert preview["counts"] == {"would adopt": 1}
+    with pytest.raises(OutputTaken):
+        outputs.look(root, (), str(NAMESPACE), shared=False)
+    assert run(AdoptRootOperator(**GIVEN, root=root, staging=staging))["counts"] == {"adopted": 1}
+    outputs.look(root, (), str(NAMESPACE), shared=False)
+    assert run(SumMarkersOperator(**GIVEN, root=root, staging=staging))["counts"] == {"summed": 1}
+
+
+@pytest.mark.parametrize("operator", [AdoptRootOperator, SumMarkersOperator])
+def test_a_root_is_reached_through_staging(store: SQLStore, operator: Any) -> None:
+    with pytest.raises(AirflowFailException, match="none is given"):
+        run(operator(**GIVEN, root="/lake/out"))
+
+
 def test_without_a_reason_or_a_lease_store_the_dag_file_fails(store: SQLStore) -> None:
     with pytest.raises(ConfigurationError, match="no reason"):
         ParkBatchOperator(**{**GIVEN, "reason": " "}, batch_id="b2")
@@ -194,5 +237,6 @@ def test_what_is_not_there_fails_for_good(store: SQLStore) -> None:
 
 
 def test_all_are_public_names() -> None:
-    for name in ("Release", "ParkBatch", "UnparkBatch", "SetAsideBatch", "DropBatch", "AcceptGap", "Reset"):
+    verbs = ("Release", "ParkBatch", "UnparkBatch", "SetAsideBatch", "DropBatch", "AcceptGap", "Reset")
+    for name in (*verbs, "ForgetRoot", "AdoptRoot", "SumMarkers"):
         assert f"{name}Operator" in shardbatch.__all__

@@ -10,14 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.operators.python import ShortCircuitOperator
+from airflow.providers.standard.sensors.date_time import DateTimeSensorAsync
 from airflow.sdk import DAG, TaskGroup, TriggerRule, setup, task, task_group, teardown
 from airflow.serialization.serialized_objects import DagSerialization
 
 from shardbatch import ClaimOperator, KinesisStream, Policies, SQLLeases, Staging, StreamBatch, batch_params
 from shardbatch.errors import ConfigurationError
-from shardbatch.operators.ended import ENDED, marked_by_hand
 
 
 def group(group_id: str = "orders", **changes: Any) -> StreamBatch:
@@ -202,41 +203,53 @@ def test_a_task_that_is_fed_from_outside_waits_for_freeze_all_the_same() -> None
     assert made.get_task("orders.load").upstream_task_ids == {"table", "orders.freeze"}
 
 
-def test_work_leaves_a_note_that_it_ended_by_itself_after_the_authors_own_hook() -> None:
-    seen: list[Any] = []
-    notes: dict[str, Any] = {}
-    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: notes.update({key: value}))}
-    with dag() as made, group(policy=Policies(sink="own")):
-        hook = {"post_execute": lambda context, result: seen.append(result)}
-        task(lambda: None, task_id="work", **hook)()
-        task(lambda item: None, task_id="each", **hook).expand(item=[1, 2])
-    work, each = made.get_task("orders.work"), made.get_task("orders.each").unmap({"op_kwargs": {"item": 1}})
-    for number, one in enumerate((work, each)):
-        notes.clear()
-        one._post_execute_hook(context, number)
-        assert notes == {ENDED: True}
-    assert seen == [0, 1]
-
-
-def test_work_is_marked_by_hand_if_none_has_left_a_note() -> None:
-    def by_hand(notes: list[Any], *states: str) -> bool:
-        ti = SimpleNamespace(xcom_pull=lambda **_: notes)
-        return marked_by_hand(ti, ["work"], {f"work_{number}": state for number, state in enumerate(states)})
-
-    assert by_hand([None], "success")
-    assert by_hand([], "success", "skipped")
-    assert not by_hand([None, True], "success", "success")
-    assert not by_hand([], "skipped")
-
-
-def test_a_task_that_airflow_never_runs_is_not_taken_for_one_that_a_person_marked() -> None:
-    with dag() as made, group(policy=Policies(sink="own")):
-        task(lambda: None, task_id="load")() >> EmptyOperator(task_id="join", trigger_rule="none_failed")
+def test_commit_knows_which_tasks_are_given_the_batch_and_which_airflow_never_runs() -> None:
+    with dag() as made, group() as batch:
+        load = task(lambda uri: None, task_id="load")(batch.manifest_uri)
+        shell = BashOperator(task_id="shell", bash_command="true", env=batch.environment)
+        each = BashOperator.partial(task_id="each", bash_command="true").expand(env=[{}, {}])
+        [load, shell, each] >> EmptyOperator(task_id="join") >> task(lambda: None, task_id="tell")()
+        BashOperator.partial(task_id="named", env=batch.environment).expand(bash_command=["true"])
     commit = made.get_task("orders.commit")
-    assert (commit.work, commit.noted) == (["orders.join", "orders.load"], ["orders.load"])
-    ti = SimpleNamespace(xcom_pull=lambda **_: [])
-    assert not marked_by_hand(ti, commit.noted, {"orders.load": "skipped", "orders.join": "success"})
-    assert marked_by_hand(ti, commit.noted, {"orders.load": "success", "orders.join": "success"})
+    assert commit.given == ["orders.load", "orders.named", "orders.shell"]
+    assert commit.idle == ["orders.join"]
+    assert commit.work == ["orders.each", "orders.join", "orders.load", "orders.named", "orders.shell", "orders.tell"]
+
+
+def test_where_no_task_is_seen_to_be_given_the_batch_any_may_be() -> None:
+    with dag() as made, group():
+        task(lambda: None, task_id="one")()
+        task(lambda: None, task_id="two")()
+    commit = made.get_task("orders.commit")
+    assert commit.given == commit.work == ["orders.one", "orders.two"]
+
+
+def test_arguments_are_templates_that_the_task_which_uses_them_renders() -> None:
+    with dag() as made, group() as batch:
+        words, variables = batch.args, batch.environment
+        BashOperator(task_id="work", bash_command="true", env=variables)
+    assert [word.partition("=")[0] for word in words] == [
+        f"--shardbatch-{name}" for name in ("manifest", "attempt", "digest", "work", "token")
+    ]
+    work = made.get_task("orders.work")
+    assert work.env == variables
+    pulled = {"manifest_uri": "file:///m.json", "attempt": 3, "manifest_digest": "sha256:00"}
+
+    def seen(map_index: int) -> dict[str, str]:
+        ti = SimpleNamespace(
+            id="try-1", task_id="orders.work", map_index=map_index, xcom_pull=lambda task_ids, key: pulled[key]
+        )
+        found: dict[str, str] = work.render_template(variables, {"ti": ti}, work.get_template_env())
+        return found
+
+    assert seen(-1) == {
+        "SHARDBATCH_MANIFEST": "file:///m.json",
+        "SHARDBATCH_ATTEMPT": "3",
+        "SHARDBATCH_DIGEST": "sha256:00",
+        "SHARDBATCH_WORK": "orders.work",
+        "SHARDBATCH_TOKEN": "try-1",
+    }
+    assert seen(2)["SHARDBATCH_WORK"] == "orders.work[2]"
 
 
 # ---------------------------------------------------------------------- refused at parse time
@@ -368,6 +381,60 @@ def test_a_short_circuit_that_would_skip_commit() -> None:
     assert "'orders.enough'" in refused(circuit())
     with dag():
         circuit(ignore_downstream_trigger_rules=False)()
+
+
+def test_a_task_that_ends_in_the_triggerer_and_is_given_the_batch() -> None:
+    def waits(**fields: Any) -> Callable[[], None]:
+        def build() -> None:
+            with group() as batch:
+                loaded = task(lambda uri: None, task_id="load")(batch.manifest_uri)
+                loaded >> DateTimeSensorAsync(task_id="wait", **fields)
+
+        return build
+
+    moment = "{{ ti.xcom_pull(task_ids='orders.freeze', key='attempt') }}"
+    text = refused(waits(target_time=moment, end_from_trigger=True))
+    assert "'orders.wait'" in text
+    assert "end_from_trigger=False" in text
+    with dag():  # neither one that comes back to a worker nor one that knows nothing of the batch
+        waits(target_time=moment)()
+    with dag():
+        waits(target_time="2026-01-01T00:00:00Z", end_from_trigger=True)()
+
+
+def test_a_mapped_task_that_ends_in_the_triggerer() -> None:
+    def build() -> None:
+        with group():
+            DateTimeSensorAsync.partial(task_id="each", end_from_trigger=True).expand(target_time=["a", "b"])
+
+    assert "'orders.each'" in refused(build)
+
+
+@pytest.mark.parametrize("in_group", [False, True])
+def test_a_task_named_like_an_instance_of_a_mapped_one(in_group: bool) -> None:
+    def build(name: str) -> Callable[[], None]:
+        def made() -> None:
+            with group():
+                if in_group:
+
+                    @task_group
+                    def part(item: int) -> None:
+                        EmptyOperator(task_id="a")
+                        EmptyOperator(task_id=name)
+
+                    part.expand(item=[1, 2])
+                else:
+                    task(lambda item: None, task_id="a").expand(item=[1, 2])
+                    EmptyOperator(task_id=name)
+
+        return made
+
+    text = refused(build("a_1"))
+    assert "a'" in text
+    assert "a_1'" in text
+    for name in ("a_", "a_b", "b_1"):
+        with dag():
+            build(name)()
 
 
 def test_unknown_or_fixed_task_arguments() -> None:

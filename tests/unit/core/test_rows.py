@@ -10,19 +10,21 @@ import pytest
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application, Group
-from shardbatch.core.batch import Batch, BatchState, Start, choose
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.interval_output import IntervalOutput
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.position import LATEST, SHARD_END, TRIM_HORIZON, Position, after
 from shardbatch.core.rows import TABLES, Namespace
 from shardbatch.core.shard import HashRange, Shard
 from shardbatch.core.slice import Gap, LandedFile, Oddities, Slice
+from shardbatch.core.start import Start
 from shardbatch.errors import ProtocolError
 
 NAMESPACE = Namespace("etl", "orders")
 SLICE = Slice(
     "s", TRIM_HORIZON, after("9"), False, (LandedFile("p/0", 2, 30),), 2, 10, "9", 1, 2, 5, 6, ("c",), Gap(after("3")),
-    Oddities(1, 2, 3),
+    Oddities(1, 2, 3), 1, 2,
 )  # fmt: skip
 
 
@@ -41,17 +43,20 @@ def frozen() -> Batch:
     [
         Lease(
             NAMESPACE, "sc", "s", "me", 3, after("5", 2), True, ("p", "q"), HashRange(1, 2), "x", "001", SLICE,
-            7, 8, 9, 10,
+            7, 8, 9, 10, begins=after("4"),
         ),
         Lease(NAMESPACE, "", "s", None, 3, TRIM_HORIZON),
         Batch(
             NAMESPACE, "", "x", "me", 5, BatchState.COMMITTED, 2, "1:app", 3, 1, "own",
             (Start("s1", 2, "transform", ("out",)),), 2, "u", "d", 4, 5, 6, 7, 8, "note", dropped=9,
+            roots=("out", "rejects"), min_arrival_ms=1, max_arrival_ms=2, shared=True, joins=True, from_ms=3, to_ms=4,
+            number=5,
         ),
+        IntervalOutput(NAMESPACE, (3, 1_800_000_000_000), 7, 2, ("out",)),
         Application(
             NAMESPACE, "arn@1", TRIM_HORIZON, 3, deployments=("a", "b"),
             claimed_by=(Group("a", "dag", "orders", 7), Group("b", "dag", "", 8)), last_action="z",
-            retention_ms=9,
+            retention_ms=9, shown_intervals=((1, 2), (3, 4)),
         ),
     ],
 )  # fmt: skip
@@ -66,6 +71,7 @@ def test_every_column_of_a_row_is_in_its_table() -> None:
         "shard_lease": Lease(NAMESPACE, "", "s", None, 3, TRIM_HORIZON),
         "batch": Batch(NAMESPACE, "", "x", "me", 5, BatchState.FROZEN),
         "application": Application(NAMESPACE, "arn@1", TRIM_HORIZON, 3),
+        "interval_output": IntervalOutput(NAMESPACE, (1, 2), 3),
     }
     for table in TABLES:
         assert set(rows[table.name].columns()) == {column.name for column in table.columns}
@@ -166,19 +172,6 @@ def test_a_set_aside_batch_gets_output_only_from_a_later_attempt(frozen: Batch) 
     assert (aside.start, aside.decided) == ((), frozen.attempt)
     with pytest.raises(ProtocolError, match="upwards"):
         batches.redecide(aside, (Start("s1", 1, "t"),), 1)  # V24
-
-
-def test_the_highest_attempt_up_to_the_commits_own_is_chosen() -> None:
-    starts = [Start("a", 1, "t"), Start("b", 2, "t"), Start("c", 3, "t"), Start("d", 1, "other")]
-    assert [start.start_id for start in choose(starts, 2)] == ["d", "b"]  # V22
-    assert choose(starts, 0) == ()
-    assert choose(reversed(starts), 3) == choose(starts, 3)
-
-
-def test_a_newer_attempt_is_chosen_however_late_an_older_ones_start_came() -> None:
-    zombie, newer = Start("z-late", 1, "t"), Start("b-early", 2, "t")
-    assert choose([newer, zombie], 2) == choose([zombie, newer], 2) == (newer,)
-    assert choose([newer, zombie], 1) == (zombie,)
 
 
 def test_an_attempt_of_which_one_task_has_ended_is_alive_while_another_shows_life(frozen: Batch) -> None:

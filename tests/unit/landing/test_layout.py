@@ -94,3 +94,10 @@ def test_a_uri_is_written_for_a_cluster_that_knows_another_scheme() -> None:
     assert rewritten("s3://lake/x", {"s3": "s3a"}) == "s3a://lake/x"
     assert rewritten("s3a://lake/x", {"s3": "s3a"}) == "s3a://lake/x"
     assert rewritten("/plain", {"s3": "s3a"}) == "/plain"
+
+
+def test_a_work_has_a_folder_however_long_its_name() -> None:
+    long = "ü" * 250
+    names = {layout.work_folder(name) for name in ("load", "load[0]", "", "~", long, long + "[1]", long + "[2]")}
+    assert len(names) == 7
+    assert all(len(name) < 200 and "/" not in name and not name.startswith(("_", ".")) for name in names)

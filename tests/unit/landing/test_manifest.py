@@ -83,7 +83,7 @@ def test_fields_of_a_later_minor_version_are_passed_over() -> None:
 
 
 def test_another_major_version_is_refused_by_name() -> None:
-    content = manifest().dumps().replace(b'"schema_version":"1.0"', b'"schema_version":"2.0"')
+    content = manifest().dumps().replace(b'"schema_version":"1.1"', b'"schema_version":"2.0"')
 
     with pytest.raises(UnsupportedSchema, match=f"version 2.0, this shardbatch reads {MANIFEST_VERSION}"):
         Manifest.loads(content)

@@ -22,24 +22,30 @@ def find(
     return find_order(session, given or {}, environ or {}, argv or [])
 
 
-ENVIRON = {"SHARDBATCH_MANIFEST": "m-env", "SHARDBATCH_ATTEMPT": "2", "SHARDBATCH_DIGEST": "d", "SHARDBATCH_WORK": "w"}
+ENVIRON = {
+    "SHARDBATCH_MANIFEST": "m-env",
+    "SHARDBATCH_ATTEMPT": "2",
+    "SHARDBATCH_DIGEST": "d",
+    "SHARDBATCH_WORK": "w",
+    "SHARDBATCH_TOKEN": "t",
+}
 CONF = {"spark.shardbatch.manifest": "m-conf", "spark.shardbatch.attempt": "3", "spark.shardbatch.schemes": "s3=s3a"}
 ARGV = ["in.csv", "--shardbatch-manifest", "m-argv", "--verbose", "--shardbatch-attempt=4", "--shardbatch-work"]
 
 
 def test_the_environment_comes_before_the_configuration_before_the_command_line() -> None:
-    assert find(None, ENVIRON, CONF, ARGV) == Order("m-env", 2, "d", "w", {"s3": "s3a"})
-    assert find(None, {}, CONF, ARGV) == Order("m-conf", 3, "", "", {"s3": "s3a"})
+    assert find(None, ENVIRON, CONF, ARGV) == Order("m-env", 2, "d", "w", "t", {"s3": "s3a"})
+    assert find(None, {}, CONF, ARGV) == Order("m-conf", 3, "", "", "", {"s3": "s3a"})
     assert find(None, {}, {}, ARGV) == Order("m-argv", 4)
 
 
 def test_arguments_come_before_all() -> None:
-    assert find({"attempt": 7, "work": "mine"}, ENVIRON) == Order("m-env", 7, "d", "mine")
-    assert find({"manifest": "m-env"}, ENVIRON) == Order("m-env", 2, "d", "w")
+    assert find({"attempt": 7, "work": "mine"}, ENVIRON) == Order("m-env", 7, "d", "mine", "t")
+    assert find({"manifest": "m-env"}, ENVIRON) == Order("m-env", 2, "d", "w", "t")
 
 
 def test_the_attempt_of_another_manifest_is_not_taken() -> None:
-    assert find({"manifest": "m-conf"}, ENVIRON, CONF) == Order("m-conf", 3, "", "", {"s3": "s3a"})
+    assert find({"manifest": "m-conf"}, ENVIRON, CONF) == Order("m-conf", 3, "", "", "", {"s3": "s3a"})
     with pytest.raises(ConfigurationError, match="attempt"):
         find({"manifest": "m-other"}, ENVIRON, CONF, ARGV)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shardbatch.errors import ManifestChanged, NothingFinished
+from shardbatch.errors import ManifestChanged, NothingFinished, OutputTaken
 from shardbatch.landing.area import StagingArea
 from shardbatch.spark import batch as spark_batch
 from shardbatch.spark import open_batch
@@ -22,6 +22,9 @@ class LocalFiles:
 
     def read(self, uri: str) -> bytes:
         return _local(uri).read_bytes()
+
+    def names(self, folder: str) -> list[str]:
+        return sorted(path.name for path in _local(folder).glob("*") if path.is_file())
 
     def there(self, folder: str) -> bool:
         return any(path.is_file() for path in _local(folder).rglob("*"))
@@ -95,3 +98,26 @@ def test_a_manifest_that_is_not_the_one_that_was_frozen_is_refused(spark: Any, f
     frozen.area.write_manifest(NAMESPACE, frozen.manifest.batch_id, changed)
     with pytest.raises(ManifestChanged):
         open_batch(spark, frozen.uri, 1, digest=frozen.digest)
+
+
+def test_a_block_is_known_to_have_begun_before_anything_is_written(spark: Any, frozen: Frozen) -> None:
+    namespace, batch_id = NAMESPACE, frozen.manifest.batch_id
+    with open_batch(spark, frozen.uri, 1, work="load[3]", token="t") as batch:
+        (begun,), done = frozen.area.starts_of(namespace, batch_id, "load[3]", 1)
+        assert (begun.start_id, begun.token, done) == (batch.start_id, "t", {})
+    with open_batch(spark, frozen.uri, 1, work="load[3]", token="t"):
+        pass
+    known, done = frozen.area.starts_of(namespace, batch_id, "load[3]", 1)
+    assert len({start.incarnation for start in known}) == 1  # one process
+    assert set(done) == {start.start_id for start in known}
+
+
+def test_a_root_of_another_application_is_refused_before_anything_is_written(
+    spark: Any, frozen: Frozen, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    frozen.area.outputs.look(str(out), [], "etl-v2/orders", shared=False)
+    with pytest.raises(OutputTaken, match="etl-v2/orders"), open_batch(spark, frozen.uri, 1) as batch:
+        batch.output(str(out))
+    assert finished(frozen) == []

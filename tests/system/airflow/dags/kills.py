@@ -30,31 +30,18 @@ SPARK = {
 
 @task
 def work(name: str, manifest_uri: str, attempt: int) -> None:
-    """What an application does with ``open_batch``, without Spark: a start folder of its own, then its done marker."""
-    import json
-    from uuid import uuid4
+    """What an application does with ``open_batch``, without Spark; it dies in the block or behind it."""
+    from airflow.sdk import get_current_context
 
-    import pyarrow.parquet as pq
+    from tests.support.starts import enter, records, write
 
-    from shardbatch import open_batch
-    from shardbatch.core.batch import Start
-    from shardbatch.landing import layout
-
-    orders, out = Orders(FOLDER, name), FOLDER / "out" / name
-    batch = open_batch(manifest_uri)
-    start = Start(uuid4().hex, attempt, "work", (f"file://{out}",))
-    records = batch.to_arrow().select(["data"])
-    folder = out / layout.output_folder(batch.batch_id, start.start_id)
-    folder.mkdir(parents=True)
-    half = records.num_rows // 2
-    pq.write_table(records.slice(0, half), folder / "part-0.parquet")
-    orders.at("working")
-    pq.write_table(records.slice(half), folder / "part-1.parquet")
-    starts = FOLDER / "staging" / layout.starts_folder(batch.manifest.namespace, batch.batch_id)
-    marker = starts / layout.start_name(attempt, start.start_id) / "start.json"
-    marker.parent.mkdir(parents=True)
-    marker.with_name(".start.json").write_text(json.dumps(start.to_json()), "utf-8")
-    marker.with_name(".start.json").rename(marker)
+    orders, ti = Orders(FOLDER, name), get_current_context()["ti"]
+    with enter(manifest=manifest_uri, attempt=attempt, work=ti.task_id, token=str(ti.id)) as batch:
+        data = records(batch)
+        folder, half = batch.output(f"file://{FOLDER / 'out' / name}"), len(data) // 2
+        write(folder, data[:half], 0)
+        orders.at("working")
+        write(folder, data[half:], 1)
     orders.at("worked")
 
 

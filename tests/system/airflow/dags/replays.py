@@ -22,29 +22,16 @@ STREAM = KinesisStream("replays", aws_conn_id="aws_local")
 
 
 @task(retries=0)
-def transform(manifest_uri: str, batch_id: str, attempt: int) -> None:
-    """What a Spark application does under `open_batch`: output in a folder of its own, then the done marker."""
-    import json
-    import secrets
-
-    from shardbatch import open_batch
-    from shardbatch.core.rows import Namespace
-    from shardbatch.landing import layout
+def transform(manifest_uri: str, attempt: int) -> None:
+    """What a Spark application does under `open_batch`, which is not told for which task it works: there is but one."""
+    from tests.support.starts import enter, records, write
 
     deadline = time.monotonic() + 120
     while (FOLDER / "hold-replays").exists() and time.monotonic() < deadline:
         time.sleep(0.2)
     version = (FOLDER / "replays-version").read_text("utf-8")
-    data = [f"{version}:{value.decode()}" for value in open_batch(manifest_uri).to_arrow()["data"].to_pylist()]
-    start_id, out = secrets.token_hex(8), FOLDER / "replays-out"
-    folder = out / layout.output_folder(batch_id, start_id)
-    folder.mkdir(parents=True)
-    (folder / "data.json").write_text(json.dumps(data), "utf-8")
-    starts = FOLDER / "staging" / layout.starts_folder(Namespace("test", "replays"), batch_id)
-    marker = starts / layout.start_name(attempt, start_id) / "start.json"
-    marker.parent.mkdir(parents=True)
-    done = {"start_id": start_id, "attempt": attempt, "work": "batch.transform", "outputs": [str(out)]}
-    marker.write_text(json.dumps(done), "utf-8")
+    with enter(manifest=manifest_uri, attempt=attempt) as found:
+        write(found.output(str(FOLDER / "replays-out")), [f"{version}:{text}" for text in records(found)])
 
 
 with (
@@ -57,7 +44,7 @@ with (
         staging=Staging(str(FOLDER / "staging")),
     ) as batch,
 ):
-    transform(batch.manifest_uri, batch.batch_id, batch.attempt)
+    transform(batch.manifest_uri, batch.attempt)
 
 with DAG("replays_asked_for", schedule=None, default_args=QUICK):
     ReplayBatchOperator(

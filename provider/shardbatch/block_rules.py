@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a task of a block may not be, found while the DAG file is parsed: each fault as its text and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import TriggerRule
+
+if TYPE_CHECKING:
+    from shardbatch.operators.commit import CommitOperator
+    from shardbatch.operators.freeze import FreezeOperator
+
+#: A text that says what is wrong, and one that says what to do.
+Fault = tuple[str, str]
+
+
+def place_fault(task: Any, freeze: FreezeOperator) -> Fault | None:
+    """What is wrong with a task, of ours or the author's, where it stands; ``None``: nothing."""
+    after_freeze = task.task_id in freeze.downstream_task_ids and not task.is_teardown
+    if after_freeze and task.trigger_rule != TriggerRule.ALL_SUCCESS:
+        return (
+            f"task {task.task_id!r} stands directly after freeze with the trigger rule {str(task.trigger_rule)!r}.",
+            "Use all_success, or put a task between; using an output of the batch makes a task stand there.",
+        )
+    for name in ("depends_on_past", "wait_for_downstream"):
+        if getattr(task, name, False):
+            return (
+                f"task {task.task_id!r} has {name}: after a failed run the next would take its leases and wait.",
+                "Leave it out; order holds without it. max_active_runs=1 keeps runs apart.",
+            )
+    if getattr(task, "ignore_downstream_trigger_rules", False):
+        return (
+            f"task {task.task_id!r} short-circuits past trigger rules: it would skip commit, run after run, green.",
+            "Give it ignore_downstream_trigger_rules=False: then commit sees the skip and refuses, or branch.",
+        )
+    return None
+
+
+def end_fault(task: Any, commit: CommitOperator) -> Fault | None:
+    """Why commit would not know how an instance of a work task has ended; ``None``: it would."""
+    if task.task_id in (commit.given or ()) and _ends_in_the_triggerer(task):
+        return (
+            f"task {task.task_id!r} may be given the batch and ends in the triggerer, where it can leave no end "
+            "record: commit would never know what it wrote.",
+            "Give it end_from_trigger=False, so that it ends in a worker, or let it use nothing of the batch.",
+        )
+    if not task.is_mapped and task.get_closest_mapped_task_group() is None:
+        return None
+    for other in commit.work:
+        start, _, index = other.rpartition("_")
+        if start == task.task_id and index.isdigit():
+            return (
+                f"task {other!r} has the name by which Airflow tells the state of instance {index} of the mapped task "
+                f"{task.task_id!r}.",
+                "Give one of them another task_id.",
+            )
+    return None
+
+
+def _ends_in_the_triggerer(task: Any) -> bool:
+    if not task.is_mapped:
+        return bool(getattr(task, "end_from_trigger", False))
+    given = task.partial_kwargs.get("end_from_trigger") or _expanded(task).get("end_from_trigger")
+    return bool(given)
+
+
+def _expanded(task: Any) -> Mapping[str, Any]:
+    """What a mapped task is mapped over, by the name of its argument, where it is known."""
+    found = task.expand_input.value
+    return found if isinstance(found, Mapping) else {}

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end record of a task's try, for operators: they know their application, not where its files stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shardbatch.core.rows import Namespace
+
+if TYPE_CHECKING:
+    from shardbatch.hooks.consumer import Application
+
+
+def leave_end_record(application: Application, **ended: Any) -> int:
+    """Leave the end record of a try in the application's staging area; how many starts it names.
+
+    :param ended: the fields of :class:`shardbatch.consumer.end_record.Ended`.
+    :raises StartUnfinished: if its application entered a block that it did not leave well.
+    :raises ConfigurationError: if starts do not say for which task of the block they work, and there are several.
+    :raises StagingError: if staging cannot be read or written.
+    """
+    from shardbatch.consumer import end_record
+
+    namespace = Namespace(application.app_name, application.stream.stream_name)
+    record = end_record.leave_end_record(application.staging.open(), namespace, end_record.Ended(**ended))
+    return len(record.starts)

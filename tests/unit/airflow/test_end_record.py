@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end record that a task of the block leaves as its last act."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowFailException
+
+from shardbatch import KinesisStream, SQLLeases, Staging, StreamBatch, record_end
+from shardbatch.core.rows import Namespace
+from shardbatch.core.start import Begun, Start
+from shardbatch.errors import StagingError, StartUnfinished
+from shardbatch.landing import layout
+from shardbatch.operators.end_record import Bound, work_of, works_of
+
+GIVEN: dict[str, Any] = {"app_name": "etl", "stream": KinesisStream("orders"), "leases": SQLLeases("leases")}
+
+
+@dataclass
+class Block:
+    """A group's staging folder, what freeze told last, and the hooks of its tasks called as Airflow calls them."""
+
+    staging: Path
+    told: dict[str, Any] = field(default_factory=lambda: {"batch_id": "b1", "attempt": 1})
+
+    def group(self, **changes: Any) -> StreamBatch:
+        return StreamBatch("orders", **{**GIVEN, "staging": Staging(str(self.staging)), **changes})
+
+    def context(self, one: Any, token: str = "id-1", try_number: int = 1, map_index: int = -1) -> Any:
+        pulled = SimpleNamespace(
+            id=token,
+            task=one,
+            task_id=one.task_id,
+            map_index=map_index,
+            try_number=try_number,
+            xcom_pull=lambda task_ids, key: self.told[key] if task_ids == "orders.freeze" else None,
+        )
+        return {"ti": pulled}
+
+    def start(self, work: str, start_id: str, *, token: str = "", attempt: int = 1, done: bool = True) -> None:
+        """What an application leaves."""
+        begun = Begun(start_id, attempt, work, token, "0001")
+        self._leave(work, layout.BEGUN, begun)
+        if done:
+            self._leave(work, layout.DONE, Start(start_id, attempt, work))
+
+    def _leave(self, work: str, kind: str, mark: Begun | Start) -> None:
+        folder = self.works / layout.work_folder(work) / kind / layout.start_name(mark.attempt, mark.start_id)
+        folder.mkdir(parents=True)
+        (folder / "mark.json").write_text(json.dumps(mark.to_json()), "utf-8")
+
+    @property
+    def works(self) -> Path:
+        return self.staging / layout.works_folder(Namespace("etl", "orders"), "b1")
+
+    def records(self) -> dict[str, list[str]]:
+        """The starts of each end record, by its file."""
+        found = sorted(self.works.glob("*/ended/*.json"))
+        return {
+            f"{path.parent.parent.name}/{path.stem}": [
+                start["start_id"] for start in json.loads(path.read_text())["starts"]
+            ]
+            for path in found
+        }
+
+
+@pytest.fixture
+def block(tmp_path: Path) -> Block:
+    (tmp_path / "staging").mkdir()
+    return Block(tmp_path / "staging")
+
+
+def run(one: Any, context: Any, result: Any = None) -> None:
+    one._pre_execute_hook(context)
+    end(one, context, result)
+
+
+def end(one: Any, context: Any, result: Any = None) -> None:
+    found = one._post_execute_hook(context, result)
+    if isinstance(found, Iterator):
+        list(found)
+
+
+def test_each_task_leaves_it_behind_the_authors_own_hooks(block: Block) -> None:
+    seen: list[Any] = []
+
+    def afterwards(context: Any, result: Any) -> Iterator[str]:
+        seen.append(result)
+        yield "of the author"
+
+    hooks: dict[str, Any] = {
+        "pre_execute": lambda context: seen.append("before"),
+        "post_execute": lambda context, result: seen.append(result),
+    }
+    with DAG("d", schedule=None) as made, block.group() as batch:
+        task(lambda uri: None, task_id="work", **hooks)(batch.manifest_uri)
+        task(lambda uri, item: None, task_id="each", **hooks).partial(uri=batch.manifest_uri).expand(item=[1, 2])
+        task(lambda uri: None, task_id="yields", post_execute=afterwards)(batch.manifest_uri)
+    work, each = made.get_task("orders.work"), made.get_task("orders.each").unmap({"op_kwargs": {"item": 1}})
+    block.start("orders.work", "s1", token="id-1")
+    block.start("orders.each[1]", "s2", token="id-2")
+    run(work, block.context(work), "first")
+    run(each, block.context(each, "id-2", try_number=2, map_index=1), "second")
+    yields = made.get_task("orders.yields")
+    yields._pre_execute_hook(block.context(yields, "id-3"))
+    assert list(yields._post_execute_hook(block.context(yields, "id-3"), "third")) == ["of the author"]
+    assert seen == ["before", "first", "before", "second", "third"]
+    assert block.records() == {
+        "orders.each~5b1~5d/1-2-id-2": ["s2"],
+        "orders.work/1-1-id-1": ["s1"],
+        "orders.yields/1-1-id-3": [],
+    }
+
+
+def one_task(block: Block) -> Any:
+    with DAG("d", schedule=None) as made, block.group() as batch:
+        task(lambda uri: None, task_id="work")(batch.manifest_uri)
+    return made.get_task("orders.work")
+
+
+def test_it_tells_of_the_attempt_in_which_the_try_began(block: Block) -> None:
+    work = one_task(block)
+    context = block.context(work)
+    work._pre_execute_hook(context)
+    block.start("orders.work", "s1", token="id-1")
+    block.told["attempt"] = 2  # the task was cleared, and this one lives on
+    end(work, context)
+    assert block.records() == {"orders.work/1-1-id-1": ["s1"]}
+
+
+def test_only_the_starts_of_this_try_stand_in_it(block: Block) -> None:
+    work = one_task(block)
+    block.start("orders.work", "s1", token="id-1")
+    block.start("orders.work", "s2", token="id-2")
+    run(work, block.context(work, "id-2", try_number=2))
+    assert block.records() == {"orders.work/1-2-id-2": ["s2"]}
+
+
+def test_an_empty_batch_has_none(block: Block) -> None:
+    work = one_task(block)
+    block.told = {"batch_id": None, "attempt": None}
+    run(work, block.context(work))
+    assert not block.works.exists()
+
+
+def test_a_task_whose_record_cannot_be_written_fails_and_may_be_retried(block: Block) -> None:
+    work = one_task(block)
+    block.start("orders.work", "s1", token="id-1")
+    (block.works / "orders.work" / "ended").write_text("in the way", "utf-8")
+    with pytest.raises(StagingError):
+        run(work, block.context(work))
+    (block.works / "orders.work" / "ended").unlink()
+    run(work, block.context(work, "id-1"))
+    assert block.records() == {"orders.work/1-1-id-1": ["s1"]}
+
+
+def test_a_task_whose_application_left_a_block_half_done_fails_and_may_be_retried(block: Block) -> None:
+    work = one_task(block)
+    block.start("orders.work", "s1", token="id-1", done=False)
+    with pytest.raises(StartUnfinished):
+        run(work, block.context(work))
+    assert block.records() == {}
+
+
+def test_of_several_tasks_that_are_given_the_batch_each_must_say_for_which_it_works(block: Block) -> None:
+    with DAG("d", schedule=None) as made, block.group() as batch:
+        for name in ("one", "two"):
+            task(lambda uri: None, task_id=name)(batch.manifest_uri)
+    one = made.get_task("orders.one")
+    block.start("", "s1")
+    with pytest.raises(AirflowFailException, match=r"did not say for which task.*work='orders.one'"):
+        run(one, block.context(one))
+    assert block.records() == {}
+    work = one_task(block)  # it stands alone in its block, so they are its own
+    run(work, block.context(work))
+    assert block.records() == {"orders.work/1-1-id-1": ["s1"]}
+
+
+class Knowing(EmptyOperator):
+    """An operator that knows its batch itself."""
+
+    inherits_from_empty_operator = False
+    found: Bound | None = None
+
+    def bound(self) -> Bound | None:
+        return self.found
+
+
+def test_an_operator_may_say_itself_what_it_has_worked_for(block: Block) -> None:
+    knowing = Knowing(task_id="work")
+    staging = Staging(str(block.staging))
+    record_end(knowing, freeze="", **GIVEN, staging=staging)
+    run(knowing, block.context(knowing))
+    knowing.found = Bound("b1", 2, "told", did_nothing=True)
+    run(knowing, block.context(knowing))
+    assert block.records() == {}  # it has no batch, then nothing to do
+    block.start("work", "s1", token="told", attempt=2)
+    knowing.found = Bound("b1", 2, "told")
+    run(knowing, block.context(knowing, "id-7", try_number=4))
+    assert block.records() == {"work/2-4-id-7": ["s1"]}
+
+
+def test_a_task_that_airflow_never_runs_has_no_hook(block: Block) -> None:
+    with DAG("d", schedule=None) as made, block.group():
+        task(lambda: None, task_id="work")() >> EmptyOperator(task_id="join")
+    assert made.get_task("orders.join")._post_execute_hook is None
+
+
+def test_task_instances_are_named_as_applications_are_told() -> None:
+    answer = {"g.work": "success", "g.each_0": "success", "g.each_10": "failed", "g.each_x": None, "other_1": "success"}
+    assert works_of(answer, {"g.work", "g.each"}) == {
+        "g.work": ("g.work", "success"),
+        "g.each[0]": ("g.each", "success"),
+        "g.each[10]": ("g.each", "failed"),
+    }
+    assert (work_of("g.each", 10), work_of("g.work", -1), work_of("g.work", None)) == ("g.each[10]", "g.work", "g.work")
