@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from shardbatch.core.application import Application
-from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.batch import DROPPED, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.policies import GapPolicy, Policies
@@ -99,6 +99,8 @@ def _finish_interval(world: World, laws: Laws, run: Run) -> None:
 def _told(world: World, laws: Laws) -> None:
     """A commit that died between its decision and its markers is cleared; then every root shows its row's decision."""
     for batch in list(laws.books.decided.values()):
+        if batch.scope and batch.set_aside == DROPPED:
+            _act(world, laws, "drop", batch.batch_id)
         run = next((run for run in world.runs if str(run.owner) == batch.owner), None)
         if run is not None and batch.set_aside is None:
             process = world.start_commit(run, batch)

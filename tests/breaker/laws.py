@@ -7,6 +7,8 @@ which applications run.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -42,7 +44,7 @@ STEPS = {
 @dataclass
 class Laws:
     """``given_up`` are attempts whose end was given up by their grace, ``alive_ms`` is when a batch last showed life,
-    ``decisions`` how often a commit said that it decided a batch.
+    ``decisions`` how often a commit said that it decided a batch. Once a law is ``broken``, nothing more is judged.
     """
 
     world: World
@@ -52,12 +54,25 @@ class Laws:
     alive_ms: dict[str, int] = field(default_factory=dict)
     seen: int = 0
     markers: int = -1
+    broken: bool = False
 
     def __post_init__(self) -> None:
         self.readers = ReaderLaws(self.world, self.books)
 
     def look(self) -> None:
         """Judge what was written since the last look."""
+        with self._judging():
+            self._look()
+
+    @contextmanager
+    def _judging(self) -> Iterator[None]:
+        try:
+            yield
+        except AssertionError:
+            self.broken = True
+            raise
+
+    def _look(self) -> None:
         news = self.world.journal[self.seen :]
         self.seen += len(news)
         leases = LeaseLaws(self.world, self.books)
@@ -153,8 +168,11 @@ class Laws:
 
     def answered(self, process: Process) -> None:
         """Judge what a commit says and leaves (S5)."""
-        if process.task != "commit":
-            return
+        if process.task == "commit":
+            with self._judging():
+                self._answered(process)
+
+    def _answered(self, process: Process) -> None:
         answer = process.result
         if isinstance(process.error, NothingFinished):
             self._refused(process)

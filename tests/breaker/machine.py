@@ -21,7 +21,7 @@ from shardbatch.core.position import LATEST, TRIM_HORIZON
 from tests.breaker.ends import drain
 from tests.breaker.faults import FATES, HandRenewal
 from tests.breaker.laws import Laws
-from tests.breaker.persons import VERBS, choices, start
+from tests.breaker.persons import ASKING, VERBS, choices, start
 from tests.breaker.plans import TAKEN, Plans
 from tests.breaker.process import GO, Fate, Process
 from tests.breaker.stores import namespace
@@ -318,9 +318,12 @@ class Breaker(RuleBasedStateMachine):
         self.go_on(data)
 
     @rule(data=st.data(), verb=st.sampled_from(VERBS), force=st.booleans(), kind=st.integers(0, 2))
-    @precondition(lambda self: self.theme in PEOPLE and self.spent["verbs"] < MOST_VERBS and self.world.rows)
+    @precondition(lambda self: self.theme in PEOPLE or self.theme in OUTPUTS)
+    @precondition(lambda self: self.spent["verbs"] < MOST_VERBS and self.world.rows)
     def act(self, data: Any, verb: str, force: bool, kind: int) -> None:
-        """A person begins one of the verbs."""
+        """A person begins one of the verbs; where people are not the theme, one that ends a batch."""
+        if self.theme not in PEOPLE:
+            verb = ASKING[kind % len(ASKING)]
         names = choices(self.world, verb)
         if names:
             self.spent["verbs"] += 1
@@ -367,7 +370,10 @@ class Breaker(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         try:
-            drain(self.world, self.laws)
+            if not self.laws.broken:
+                drain(self.world, self.laws)
+            else:
+                self._tell()
         except BaseException:
             self._tell()
             raise

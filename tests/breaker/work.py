@@ -81,6 +81,8 @@ def _earlier(world: World, process: Process, batch_id: str, attempt: int, kind: 
     """The application of an earlier try that this one goes on with. One that hands no token down needs that no other
     of its attempt lives on, and is given that."""
     older = world.cluster.of(batch_id, attempt, process.work)
+    if kind is Kind.ARGS:
+        older.sort(key=lambda application: application.token)  # its operator knows that of the last try
     joined = older[-1] if older and older[-1].state in ("running", "finished") and world.plans.joins() else None
     if joined is not None:
         process.token = joined.token if kind is Kind.OWN else process.token
