@@ -20,6 +20,7 @@ from shardbatch.core.rows import Key, Namespace, Row, Table
 from shardbatch.errors import OwnerUnknown, StagingError, StoreError, Throttled
 from shardbatch.stores.outcome import Unclear, Write
 from tests.breaker.process import Process
+from tests.breaker.truth import look
 
 if TYPE_CHECKING:
     from tests.breaker.world import World
@@ -45,9 +46,13 @@ FATES = {
     "question": ("down", "wrong"),
     # unreachable: the cluster cannot be asked to end an older application.
     "cancel": ("unreachable",),
-    # broken: the application fails.
-    "work": ("broken",),
+    # broken: the application fails.  swallowed: the block that it is in fails, and it goes on to a good end.
+    "work": ("broken", "swallowed"),
 }
+
+
+#: Calls to the staging area that may fail, and that others may come before.
+STEPPED = ("write_manifest", "read_manifest", "note_attempt", "starts_of", "leave_end", "finished_starts", "slice")
 
 
 class SteppedStore:
@@ -183,34 +188,53 @@ class SteppedSource:
 
 
 class SteppedLanding:
-    """A process's way to the staging area."""
+    """A process's way to the staging area and to the output roots."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world, self._process = world, process
         self.uri = world.landing.uri
+        self.outputs = SteppedRoots(world, process)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._world.landing, name)
-        if name not in (
-            "write_manifest",
-            "read_manifest",
-            "note_attempt",
-            "finished_starts",
-            "mark_committed",
-            "slice",
-        ):
-            return found
+        return partial(called, self._process, found) if name in STEPPED else found
 
-        def call(*arguments: Any) -> Any:
-            fate = self._process.pause("landing").word
-            if fate == "refused":
-                raise StagingError("The staging area does not answer.")
-            answer = found(*arguments)
-            if fate == "lost":
-                raise StagingError("The answer of the staging area did not arrive.")
-            return answer
+    def left_by(self, namespace: Namespace, batch_id: str, works: Sequence[str]) -> Any:
+        """As the landing says; what the commit has to decide by it is remembered."""
+        answer = called(self._process, self._world.landing.left_by, namespace, batch_id, works)
+        look(self._world, self._process)
+        return answer
 
-        return call
+
+class SteppedRoots:
+    """A process's way to the output roots."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._roots, self._process = world.landing.outputs, process
+
+    def place(self, root: str) -> str:
+        return self._roots.place(root)
+
+    def look(self, root: str, folders: Sequence[str], app: str, *, shared: bool) -> None:
+        called(self._process, partial(self._roots.look, shared=shared), root, folders, app)
+        self._process.looked.add(self._roots.place(root))
+
+    def mark(self, root: str, decision: Any) -> None:
+        called(self._process, self._roots.mark, root, decision)
+
+    def sum_if_due(self, root: str) -> bool:
+        return self._roots.sum_if_due(root)
+
+
+def called(process: Process, found: Callable[..., Any], *arguments: Any) -> Any:
+    """A call to the staging area or to a root, and what becomes of it."""
+    fate = process.pause("landing").word
+    if fate == "refused":
+        raise StagingError("The staging area does not answer.")
+    answer = found(*arguments)
+    if fate == "lost":
+        raise StagingError("The answer of the staging area did not arrive.")
+    return answer
 
 
 def asked(world: World, process: Process, deployment: str, owner: str) -> Verdict:

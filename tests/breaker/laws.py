@@ -7,6 +7,8 @@ which applications run.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -16,8 +18,11 @@ from shardbatch.consumer.attempt import over
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.rows import SHARD_LEASE, Key
+from shardbatch.errors import NothingFinished
 from tests.breaker.books import Books
 from tests.breaker.lease_laws import LeaseLaws
+from tests.breaker.reader_laws import ReaderLaws
+from tests.breaker.truth import ended_well
 from tests.breaker.world import ATTEMPT_GRACE, World
 
 if TYPE_CHECKING:
@@ -39,7 +44,7 @@ STEPS = {
 @dataclass
 class Laws:
     """``given_up`` are attempts whose end was given up by their grace, ``alive_ms`` is when a batch last showed life,
-    ``decisions`` how often a commit said that it decided a batch, ``aside`` were decided without output.
+    ``decisions`` how often a commit said that it decided a batch. Once a law is ``broken``, nothing more is judged.
     """
 
     world: World
@@ -47,12 +52,27 @@ class Laws:
     given_up: set[tuple[str, int]] = field(default_factory=set)
     decisions: dict[str, int] = field(default_factory=dict)
     alive_ms: dict[str, int] = field(default_factory=dict)
-    aside: set[str] = field(default_factory=set)
     seen: int = 0
     markers: int = -1
+    broken: bool = False
+
+    def __post_init__(self) -> None:
+        self.readers = ReaderLaws(self.world, self.books)
 
     def look(self) -> None:
         """Judge what was written since the last look."""
+        with self._judging():
+            self._look()
+
+    @contextmanager
+    def _judging(self) -> Iterator[None]:
+        try:
+            yield
+        except AssertionError:
+            self.broken = True
+            raise
+
+    def _look(self) -> None:
         news = self.world.journal[self.seen :]
         self.seen += len(news)
         leases = LeaseLaws(self.world, self.books)
@@ -62,9 +82,10 @@ class Laws:
             elif isinstance(written.new, Batch):
                 assert written.old is None or isinstance(written.old, Batch)
                 self._batch(written, written.old, written.new)
-        if news or len(self.world.landing.markers) != self.markers:
-            self.markers = len(self.world.landing.markers)
-            self._readers()
+        markers = sum(map(len, self.world.landing.outputs.markers.values()))
+        if news or markers != self.markers:
+            self.markers = markers
+            self.readers.look()
         self._applications()
 
     # batches
@@ -88,9 +109,7 @@ class Laws:
                 mine = written.process.task != "commit" or old.owner == written.process.owner
                 assert mine, f"{name}: it belongs to {old.owner}"
                 self._committed(name, new)
-            self._start(name, new)
-            if new.set_aside:
-                self.aside.add(new.batch_id)
+            self.readers.decided(name, written.process, old, new)
             self.books.decided[new.batch_id] = new
 
     def _grace(self, name: str, old: Batch, process: Process) -> None:
@@ -130,34 +149,11 @@ class Laws:
                 done = self.books.committed.get((scope, parent), ())
                 assert any(part.ended for part in done), f"{name}: {shard_id} before its parent {parent}"
 
-    def _start(self, name: str, batch: Batch) -> None:
-        """S1: what is recorded is a finished start of the attempt that is decided, and it holds the whole batch."""
-        if not batch.start:
-            assert not batch.records or batch.set_aside, f"{name}: committed without a finished start"
-            return
-        finished = self.world.landing.starts.get(batch.batch_id, [])
-        for start in batch.start:
-            assert start in finished, f"{name}: {start} is not finished"
-            assert start.attempt == batch.decided, f"{name}: {start} is of another attempt"
-            out = self.world.landing.outputs[batch.batch_id, start.start_id]
-            assert out == self.world.records(batch.batch_id), f"{name}: the recorded start is not the batch"
-
-    # the sink and the applications
-
-    def _readers(self) -> None:
-        """Readers by marker see committed batches as they are (S8), and every batch whose leases have moved (S9)."""
-        published = self.world.landing.published()
-        for batch_id, rows in published.items():
-            assert batch_id in self.books.decided, "published before the decision"
-            assert rows == self.world.records(batch_id), "readers see something else than the batch"
-        stamps = {row.batch_id for row in self.world.rows.values() if isinstance(row, Lease)}
-        for batch_id, batch in self.books.decided.items():
-            late = batch_id in self.aside  # its leases moved when it had no output
-            assert not batch.start or late or batch_id in stamps or batch_id in published, "leases before the marker"
+    # the applications
 
     def _applications(self) -> None:
         """Two attempts of a batch never run at once, unless the older one's end was given up by its grace."""
-        running = [a for a in self.world.applications if a.state == "running" and a.recorded]
+        running = [a for a in self.world.cluster.applications if a.state == "running" and a.recorded]
         for one in running:
             for two in running:
                 if one.batch_id == two.batch_id and one.attempt < two.attempt:
@@ -171,11 +167,28 @@ class Laws:
     # answers
 
     def answered(self, process: Process) -> None:
-        """Judge what a commit that went well says and leaves (S5)."""
+        """Judge what a commit says and leaves (S5)."""
+        if process.task == "commit":
+            with self._judging():
+                self._answered(process)
+
+    def _answered(self, process: Process) -> None:
         answer = process.result
-        if process.task != "commit" or not isinstance(answer, Committed) or answer.batch_id is None:
+        if isinstance(process.error, NothingFinished):
+            self._refused(process)
+        if not isinstance(answer, Committed) or answer.batch_id is None:
             return
         self.decisions[answer.batch_id] = self.decisions.get(answer.batch_id, 0) + answer.newly
         assert self.decisions[answer.batch_id] <= 1, "a batch was decided twice"
         batch = self.books.decided[answer.batch_id]
-        assert not batch.start or any(b == answer.batch_id for b, _ in self.world.landing.markers), "no marker"
+        if answer.attempt > answer.decided and answer.records:
+            same = self.readers.truth[answer.batch_id][answer.decided] == process.last_wanted
+            assert same, f"{process}: a replay changes nothing, and should"
+        if batch.decided == answer.decided:
+            self.readers.green(batch)
+
+    def _refused(self, process: Process) -> None:
+        assert process.bound is not None
+        batch = self.books.decided.get(process.bound[0])
+        aside = batch is not None and batch.set_aside is not None
+        assert aside or not ended_well(self.world, process), f"{process} refuses what ended well: {process.error}"

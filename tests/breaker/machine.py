@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -14,26 +15,30 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
-from shardbatch.core.policies import GapPolicy, Policies
+from shardbatch.core.policies import GapPolicy, Intervals, Outputs, Policies
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.position import LATEST, TRIM_HORIZON
 from tests.breaker.ends import drain
 from tests.breaker.faults import FATES, HandRenewal
 from tests.breaker.laws import Laws
-from tests.breaker.persons import VERBS, choices, start
+from tests.breaker.persons import ASKING, VERBS, choices, start
+from tests.breaker.plans import TAKEN, Plans
 from tests.breaker.process import GO, Fate, Process
 from tests.breaker.stores import namespace
 from tests.breaker.world import TASKS, Run, World
 
 #: A schedule keeps to a theme, so that what belongs together comes close together; ``all`` has everything.
-THEMES = ("tries", "stream", "people", "beside", "all")
-PEOPLE, BESIDE = ("people", "all"), ("beside", "all")
+THEMES = tuple(os.environ.get("BREAKER_THEMES", "tries stream people beside outputs outputs all").split())
+PEOPLE, BESIDE, OUTPUTS = ("people", "all"), ("beside", "all"), ("outputs", "beside", "all")
+REPLAYS = ("people", "outputs", "all")
 STREAM, TIME = ("stream", "people", "beside", "all"), ("stream", "beside", "all")
 MOST_RUNS = 6
 MOST_CALLS = 15
 MOST_RECORDS = 40
 MOST_SHARDS = 7
 MOST_CLEARS = 2
+MOST_PASSES = 5
+MOST_INTERVALS = 2
 MOST_VERBS = 3
 HOUR_MS = 3_600_000
 #: How a run reads: as most do, one shard only, one generation only, for a few minutes from its start, or for so short a
@@ -46,6 +51,8 @@ READING: list[dict[str, Any]] = [
     {"limits": ReadLimits(run_duration=timedelta(minutes=5), concurrency=1)},
     {"limits": ReadLimits(duration=timedelta(milliseconds=6), concurrency=1), "read_tasks": 1},
 ]
+#: How a try of a work or a commit comes to its end, most of them well.
+TRIES_END = (*("well",) * 8, "killed", "lingers", "marked", "begun again", "begun beside", "lingers")
 KEYS = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6)
 
 
@@ -65,14 +72,19 @@ class Breaker(RuleBasedStateMachine):
         reshards=st.lists(st.booleans(), max_size=2),
         latest=st.sampled_from([False, False, False, True]),
         reach=st.booleans(),
+        tape=st.binary(min_size=80, max_size=80),
     )
-    def begin(self, theme: str, keys: list[str], shards: int, reshards: list[bool], latest: bool, reach: bool) -> None:
+    def begin(
+        self, theme: str, keys: list[str], shards: int, reshards: list[bool], latest: bool, reach: bool, tape: bytes
+    ) -> None:
         """A stream that may have been resharded already, and a run that is about to begin."""
         self.theme = theme
         self._renewal = patch("shardbatch.consumer.land.Renewal", HandRenewal)
         self._renewal.start()
-        self.world = World(self.store, namespace(), LATEST if latest else TRIM_HORIZON, shards)
+        plans = Plans(tape if theme in OUTPUTS else b"")
+        self.world = World(self.store, namespace(), LATEST if latest else TRIM_HORIZON, shards, plans)
         self.world.reachable = reach
+        self._author(plans)
         self.laws = Laws(self.world)
         self.spent = Counter()
         self.world.stream.put(*keys)
@@ -80,6 +92,14 @@ class Breaker(RuleBasedStateMachine):
             self.world.stream.reshard(1, merge=merge)
             self.world.stream.put(*keys)
         self.world.new_run()
+
+    def _author(self, plans: Plans) -> None:
+        """What the author of the DAG said, and another application that writes to one of the roots."""
+        joins = plans.choose(("apart", "apart", "join"))
+        self.world.outputs = Outputs(shared=plans.choose((False, True)), intervals=Intervals(joins))
+        self.world.sink = plans.choose(("starts", "starts", "starts", "starts", "own"))
+        self.world.sharing = plans.choose((False, True))
+        self.world.landing.outputs.taken = {TAKEN: plans.choose((True, False))}
 
     # who goes on
 
@@ -143,7 +163,7 @@ class Breaker(RuleBasedStateMachine):
         process = data.draw(st.sampled_from([p for p in self.world.processes if not p.finished]))
         process.kill()
         if application_too:
-            self.world.end_application(process.name)
+            self.world.cluster.end(process.name)
         self.go_on(data)
 
     @rule(data=st.data())
@@ -170,7 +190,69 @@ class Breaker(RuleBasedStateMachine):
         self.go_on(data)
 
     def _clearable(self) -> list[Run]:
-        return [run for run in self.world.runs if run.state != "deleted" and run.clears < MOST_CLEARS]
+        most = MOST_PASSES if self.theme == "outputs" else MOST_CLEARS
+        return [run for run in self.world.runs if run.state != "deleted" and run.clears < most]
+
+    @rule(data=st.data(), state=st.sampled_from(["success", "success", "skipped"]))
+    @precondition(lambda self: self.theme in OUTPUTS and self.spent["marked"] < 3 and self._markable())
+    def mark(self, data: Any, state: str) -> None:
+        """A person marks a work that has not ended, maybe while it runs."""
+        self.spent["marked"] += 1
+        run = data.draw(st.sampled_from(self._markable()))
+        self.world.mark_work(run, data.draw(st.sampled_from(run.to_do)), state)
+        self.go_on(data)
+
+    def _markable(self) -> list[Run]:
+        runs = [run for run in self.world.runs if run.state in ("running", "failed")]
+        return [run for run in runs if run.task == "work" and run.to_do]
+
+    @rule(data=st.data(), task=st.sampled_from(("work", "work", "work", "freeze", "commit")))
+    @precondition(lambda self: self.theme in OUTPUTS and self._passing())
+    def pass_over(self, data: Any, task: str) -> None:
+        """A run goes on, if need be cleared, to its end; of its works and commits some try dies or looks dead."""
+        run = data.draw(st.sampled_from(self._passing()))
+        if run.state != "running":
+            self.world.clear(run, task)
+        if data.draw(st.booleans()):
+            self.world.landing.outputs.away.clear()
+        for _ in range(15):
+            for chosen in self.world.live(run) + [self.world.start_task(run, which) for which in self.world.due(run)]:
+                self._try(data, run, chosen)
+
+    def _passing(self) -> list[Run]:
+        return [run for run in self.world.runs if run.state == "running" or run in self._clearable()]
+
+    def _try(self, data: Any, run: Run, process: Process) -> None:
+        word = data.draw(st.sampled_from(TRIES_END)) if process.task in ("work", "commit") else "well"
+        for _ in range(data.draw(st.integers(1, 2 * MOST_CALLS)) if word != "well" else 0):
+            if not process.finished:
+                self._step(process, GO)
+        application = process.application
+        if word == "killed" and not process.finished:
+            process.kill()
+        elif word == "lingers" and not process.finished:
+            process.abandoned = True
+        elif word == "marked" and not process.finished and process.task == "work":
+            self.world.mark_work(run, str(process.work), "success")
+        elif word.startswith("begun") and application in self.world.cluster.restartable():
+            self.world.cluster.restart(application, lives=word == "begun beside")
+        while not process.finished and not process.abandoned:
+            self._step(process, GO)
+
+    @rule(data=st.data(), lives=st.booleans())
+    @precondition(lambda self: self.theme in OUTPUTS and self.world.cluster.restartable())
+    def restart(self, data: Any, lives: bool) -> None:
+        """A cluster begins another driver of an application."""
+        self.world.cluster.restart(data.draw(st.sampled_from(self.world.cluster.restartable())), lives=lives)
+        self.go_on(data)
+
+    @rule(data=st.data(), root=st.sampled_from(["out", "rejects"]))
+    @precondition(lambda self: self.theme in OUTPUTS and self.spent["away"] < 2)
+    def lose_root(self, data: Any, root: str) -> None:
+        """A root is out of reach, or in reach again."""
+        self.spent["away"] += 1
+        self.world.landing.outputs.away ^= {root}
+        self.go_on(data)
 
     @rule(data=st.data())
     @precondition(lambda self: self.world.late)
@@ -181,11 +263,12 @@ class Breaker(RuleBasedStateMachine):
         self.go_on(data)
 
     @rule(data=st.data())
-    @precondition(lambda self: any(a.state == "running" for a in self.world.applications))
+    @precondition(lambda self: self.world.cluster.drivers())
     def compute(self, data: Any) -> None:
-        """An application goes on, also when nobody looks after it any more."""
-        running = [a for a in self.world.applications if a.state == "running"]
-        data.draw(st.sampled_from(running)).step(self.world.landing)
+        """An application goes on, also when nobody looks after it any more, or when its cluster took it for dead."""
+        application, driver = data.draw(st.sampled_from(self.world.cluster.drivers()))
+        for _ in range(data.draw(st.integers(1, 4))):
+            application.step(self.world.landing, driver)
         self.laws.look()
         self.go_on(data)
 
@@ -212,25 +295,35 @@ class Breaker(RuleBasedStateMachine):
         """The next run begins, whether or not the last has ended."""
         policies = Policies(gap=gap, max_attempts=most)
         deployment = deployment if self.theme in BESIDE else "here"
-        self.world.new_run(deployment=deployment, policies=policies, **reading)
+        self.world.new_run(deployment=deployment, policies=policies, group=self._group(), **reading)
         self.go_on(data)
+
+    def _group(self) -> str:
+        return self.world.plans.choose(("orders", "second")) if self.world.sharing else "orders"
 
     @rule(data=st.data(), hours=st.integers(1, 26), gap=st.sampled_from(GapPolicy))
     @precondition(
         lambda self: (
-            self.theme in BESIDE and len(self.world.runs) < MOST_RUNS and not any(r.interval for r in self.world.runs)
+            self.theme in OUTPUTS
+            and len(self.world.runs) < MOST_RUNS
+            and sum(r.interval is not None for r in self.world.runs) < MOST_INTERVALS
         )
     )
     def backfill(self, data: Any, hours: int, gap: GapPolicy) -> None:
-        """An interval run begins, beside the live ones; its interval was over a while ago."""
+        """An interval run begins, beside the live ones; its interval was over a while ago, or is that of one before."""
         end = self.world.time.ms - HOUR_MS // 3
-        self.world.new_run(interval=Interval(end - hours * HOUR_MS, end), policies=Policies(gap=gap))
+        spans = [Interval(end - hours * HOUR_MS, end), *(r.interval for r in self.world.runs if r.interval)]
+        span = data.draw(st.sampled_from(spans[::-1]))
+        self.world.new_run(interval=span, policies=Policies(gap=gap))
         self.go_on(data)
 
     @rule(data=st.data(), verb=st.sampled_from(VERBS), force=st.booleans(), kind=st.integers(0, 2))
-    @precondition(lambda self: self.theme in PEOPLE and self.spent["verbs"] < MOST_VERBS and self.world.rows)
+    @precondition(lambda self: self.theme in PEOPLE or self.theme in OUTPUTS)
+    @precondition(lambda self: self.spent["verbs"] < MOST_VERBS and self.world.rows)
     def act(self, data: Any, verb: str, force: bool, kind: int) -> None:
-        """A person begins one of the verbs."""
+        """A person begins one of the verbs; where people are not the theme, one that ends a batch."""
+        if self.theme not in PEOPLE:
+            verb = ASKING[kind % len(ASKING)]
         names = choices(self.world, verb)
         if names:
             self.spent["verbs"] += 1
@@ -238,12 +331,12 @@ class Breaker(RuleBasedStateMachine):
         self.go_on(data)
 
     @rule(data=st.data())
-    @precondition(lambda self: self.theme in PEOPLE and self.laws.books.decided and len(self.world.runs) < MOST_RUNS)
+    @precondition(lambda self: self.theme in REPLAYS and self.laws.books.decided and len(self.world.runs) < MOST_RUNS)
     def replay(self, data: Any) -> None:
         """A run begins that was told to replay a batch, whoever committed it."""
         live = sorted(batch_id for batch_id, batch in self.laws.books.decided.items() if not batch.scope)
         if live:
-            self.world.new_run(replay=data.draw(st.sampled_from(live)))
+            self.world.new_run(replay=data.draw(st.sampled_from(live)), group=self._group())
         self.go_on(data)
 
     @rule(data=st.data(), keys=KEYS, packed=st.booleans())
@@ -277,7 +370,10 @@ class Breaker(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         try:
-            drain(self.world, self.laws)
+            if not self.laws.broken:
+                drain(self.world, self.laws)
+            else:
+                self._tell()
         except BaseException:
             self._tell()
             raise

@@ -14,7 +14,7 @@ from shardbatch.core.position import Position, after
 from shardbatch.core.rows import Namespace
 from shardbatch.core.slice import LandedFile
 from shardbatch.core.start import Begun, EndRecord, Left, Start
-from shardbatch.errors import StagingError
+from shardbatch.errors import OutputTaken, StagingError
 
 
 class MemoryWriter:
@@ -43,30 +43,44 @@ class MemoryWriter:
 
 
 class MemoryRoots:
-    """Output roots: markers by root, batch and ``decided``."""
+    """Output roots: the markers of each by batch and ``decided``.
+
+    ``taken`` are roots of another application, each with whether it shares them; ``away`` are out of reach for a while.
+    """
 
     def __init__(self) -> None:
-        self.markers: dict[tuple[str, str, int], Decision] = {}
+        self.markers: dict[str, dict[tuple[str, int], Decision]] = {}
+        self.taken: dict[str, bool] = {}
+        self.away: set[str] = set()
 
     def place(self, root: str) -> str:
-        return root
+        return root.rstrip("/")
 
     def look(self, root: str, folders: Sequence[str], app: str, *, shared: bool) -> None:
-        """All is seen."""
+        place = self._reach(root)
+        if place in self.taken and not (shared and self.taken[place]):
+            raise OutputTaken(f"{root} is another application's.")
 
     def mark(self, root: str, decision: Decision) -> None:
-        held = self.markers.setdefault((root, decision.batch_id, decision.decided), decision)
+        place = self._reach(root)
+        held = self.markers.setdefault(place, {}).setdefault((decision.batch_id, decision.decided), decision)
         assert held == decision, "a marker is never overwritten with another text"
+
+    def _reach(self, root: str) -> str:
+        place = self.place(root)
+        if place in self.away:
+            raise StagingError(f"{root} is out of reach.")
+        return place
 
     def sum_if_due(self, root: str) -> bool:
         return False
 
-    def highest(self, root: str) -> dict[str, Decision]:
+    def highest(self, place: str) -> dict[str, Decision]:
         """What a reader of a root goes by, by batch."""
         found: dict[str, Decision] = {}
-        for (place, batch_id, decided), told in self.markers.items():
-            if place == root and (batch_id not in found or decided > found[batch_id].decided):
-                found[batch_id] = told
+        for told in self.markers.get(place, {}).values():
+            if told.batch_id not in found or told.decided > found[told.batch_id].decided:
+                found[told.batch_id] = told
         return found
 
 
@@ -81,16 +95,24 @@ class MemoryLanding:
         self.begun: dict[str, list[Begun]] = {}
         self.starts: dict[str, list[Start]] = {}
         self.ends: dict[str, dict[str, EndRecord]] = {}
-        #: What each start has written, by root and its id.
+        #: What each start has written, by the root's place and its id.
         self.written: dict[tuple[str, str], list[str]] = {}
         self.outputs = MemoryRoots()
         self._number = itertools.count()
+
+    def count(self) -> int:
+        """A number that was not used before."""
+        return next(self._number)
+
+    def write(self, root: str, start_id: str, rows: list[str]) -> None:
+        """What an application writes below a root."""
+        self.written.setdefault((self.outputs.place(root), start_id), []).extend(rows)
 
     def check(self, namespace: Namespace) -> None:
         """Always there."""
 
     def slice(self, namespace: Namespace, shard_id: str, after: Position) -> MemoryWriter:
-        return MemoryWriter(self, f"{shard_id}/{after}-{next(self._number)}")
+        return MemoryWriter(self, f"{shard_id}/{after}-{self.count()}")
 
     def write_manifest(self, namespace: Namespace, batch_id: str, content: bytes) -> str:
         assert batch_id not in self.manifests, "a manifest is written once"

@@ -31,8 +31,10 @@ VERBS = (*OF_BATCHES, "release_owner", "accept_gap", "reset", "reset_all")
 
 
 def choices(world: World, verb: str) -> list[str]:
-    """What a verb may be given: batches, owners or shards of the live application."""
+    """What a verb may be given: batches, owners or shards of the live application, to some an interval's batch."""
     live = [row for key, row in world.rows.items() if key.values and not key.values[0]]
+    if verb in ASKING:
+        return [row.batch_id for row in world.rows.values() if isinstance(row, Batch)]
     if verb in OF_BATCHES:
         return [row.batch_id for row in live if isinstance(row, Batch)]
     if verb == "release_owner":
@@ -55,6 +57,9 @@ def start(world: World, verb: str, name: str, *, force: bool = False, kind: int 
         told: dict[str, Any] = {"actor": "somebody", "reason": "tried", "dry_run": False}
         asking = {**told, "liveness": partial(asked, world, process, "here"), "force": force}
         acts: Callable[..., Any] = partial(_verb(verb), SteppedStore(world, process), world.namespace)
+        landing = SteppedLanding(world, process)
+        if verb == "drop":
+            return acts(name, landing=landing, **asking)
         if verb in OF_BATCHES:
             return (
                 acts(name, **(asking if verb in ASKING else told)) if verb != "release" else acts(batch_id=name, **told)
@@ -67,11 +72,12 @@ def start(world: World, verb: str, name: str, *, force: bool = False, kind: int 
         which: dict[str, Any] = {"shards": [name]}
         if verb == "reset_all":
             which, to = {"every": True}, to if to.kind is not Kind.AFTER_SEQUENCE_NUMBER else TRIM_HORIZON
-        landing, clock = SteppedLanding(world, process), process.clock(world.time, 0)
-        return acts(to=to, landing=landing, clock=clock, **which, **asking)
+        return acts(to=to, landing=landing, clock=process.clock(world.time, 0), **which, **asking)
 
     process = Process(f"{verb}.{len(world.processes)}", "", verb, body, PERSON)
     process.abandoned = True
+    rows = [row for row in world.rows.values() if isinstance(row, Batch) and row.batch_id == name]
+    process.scope = rows[0].scope if verb in ASKING and rows else ""
     world.processes.append(process)
     world.say(f"{process}: begins on {name} {'by force' if force else ''}")
     return process

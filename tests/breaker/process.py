@@ -44,7 +44,10 @@ class Process:
 
     ``at`` is the kind of call that it is about to make, ``owner`` whose it is, ``scope`` the rows that it may write.
     ``abandoned`` says that nobody waits for its answer any more: it is a zombie if it lives on. ``group`` is a read's,
-    ``renewal`` its other thread; ``ended`` is the batch row whose applications a freeze has ended.
+    ``renewal`` its other thread; ``ended`` is the batch row whose applications a freeze has ended. ``work`` is the task
+    instance of the block that it is, ``token`` what it hands down, ``application`` what it waited for. A commit is
+    ``bound`` to a batch and an attempt, and has read the ``states`` of the block; ``wanted`` is what it had to decide
+    when it looked, by the batch row's counter, ``last_wanted`` when it looked last; ``looked`` are the roots it saw.
     """
 
     def __init__(self, name: str, run: str, task: str, body: Callable[[Process], Any], owner: Owner) -> None:
@@ -56,6 +59,15 @@ class Process:
         self.group: str | None = None
         self.renewal: Any = None
         self.ended: Any = None
+        self.number = 0
+        self.work: str | None = None
+        self.token = ""
+        self.application: Any = None
+        self.bound: tuple[str, int] | None = None
+        self.states: dict[str, Any] = {}
+        self.wanted: dict[int, Any] = {}
+        self.last_wanted: Any = None
+        self.looked: set[str] = set()
         self.at = "begin"
         self._dying = False
         self._naps = 0

@@ -4,75 +4,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from shardbatch.consumer import Claim, Committed, Consumer, Frozen, Outcome, claim, commit, freeze, land
+from shardbatch.consumer import Claim, Consumer, Frozen, Outcome, claim, commit, freeze, land
 from shardbatch.consumer.attempt import expect_batch, lost
-from shardbatch.core.interval import Interval
-from shardbatch.core.limits import ReadLimits
+from shardbatch.core.batch import Batch
 from shardbatch.core.manifest import Manifest
 from shardbatch.core.owner import Owner
-from shardbatch.core.policies import ClaimOptions, Policies
+from shardbatch.core.policies import ClaimOptions, Outputs
 from shardbatch.core.ports import LeaseStore, Verdict
 from shardbatch.core.position import TRIM_HORIZON, Position
-from shardbatch.core.rows import Key, Namespace, Row, Table
-from shardbatch.errors import LeaseLost, ProtocolError, ShardbatchError
-from tests.breaker.applications import Application, left_over, work
+from shardbatch.core.rows import INTERVAL, Key, Namespace, Row, Table
+from shardbatch.core.start import Work
+from shardbatch.errors import LeaseLost, ProtocolError, ShardbatchError, WorkFailed
+from tests.breaker.applications import Cluster
 from tests.breaker.faults import SteppedLanding, SteppedSource, SteppedStore, asked
 from tests.breaker.memory_landing import MemoryLanding
+from tests.breaker.plans import Kind, Plans, runs
 from tests.breaker.process import Fate, Process
+from tests.breaker.run import Run, State
 from tests.breaker.stream import ExpiringStream
+from tests.breaker.work import left_over, work
 from tests.support.rig import FakeTime
 
 TASKS = ("claim", "read", "freeze", "work", "commit")
 TRIES = 2
 LEASE_DURATION = timedelta(seconds=60)
 ATTEMPT_GRACE = timedelta(seconds=30)
-FEW_RECORDS = ReadLimits(records=4, concurrency=1)
 Seen = tuple["Claim | None", "Frozen | None", "str | None", "str | None"]
-
-
-@dataclass(repr=False)
-class Run:
-    """A DAG run: its state, its next task, and what its tasks answered.
-
-    ``began_ms`` is when it started, or was cleared. ``red``: it fails after its commit. ``replay`` is the batch that it
-    was told to replay, ``known`` the one that it has frozen since its last claim.
-    """
-
-    name: str
-    deployment: str = "here"
-    interval: Interval | None = None
-    policies: Policies = field(default_factory=Policies)
-    max_shards: int | None = None
-    read_tasks: int = 2
-    drain: bool = True
-    limits: ReadLimits = FEW_RECORDS
-    began_ms: int = 0
-    state: str = "running"
-    task: str = "claim"
-    clears: int = 0
-    claimed: Claim | None = None
-    frozen: Frozen | None = None
-    committed: Committed | None = None
-    groups: list[str] = field(default_factory=list)
-    tries: dict[str, int] = field(default_factory=dict)
-    red: bool = False
-    replay: str | None = None
-    known: str | None = None
-
-    def __repr__(self) -> str:
-        return f"{self.name} ({self.state}, {self.task})"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(repr(self))
-
-    @property
-    def owner(self) -> Owner:
-        return Owner(self.deployment, "dag", self.name, "orders", "interval" if self.interval else "incremental")
 
 
 @dataclass
@@ -101,18 +63,28 @@ class World:
 
     ``rows`` are the store's rows as the writes have made them, ``journal`` the writes in their order; ``late`` are
     writes that their callers gave up and that may still arrive. ``reachable``: a freeze can end older applications.
+    ``sharing``: runs of several groups share the application.
     """
 
     def __init__(
-        self, store: LeaseStore, namespace: Namespace, start: Position = TRIM_HORIZON, shards: int = 2
+        self,
+        store: LeaseStore,
+        namespace: Namespace,
+        start: Position = TRIM_HORIZON,
+        shards: int = 2,
+        plans: Plans | None = None,
     ) -> None:
         self.store, self.namespace, self.start = store, namespace, start
+        self.plans = plans or Plans()
+        self.outputs = Outputs()
+        self.sink = "starts"
+        self.sharing = False
         self.time = FakeTime()
         self.stream = ExpiringStream(self.time, name=namespace.stream_name, shards=shards, page_size=2)
         self.landing = MemoryLanding()
         self.runs: list[Run] = []
         self.processes: list[Process] = []
-        self.applications: list[Application] = []
+        self.cluster = Cluster(self)
         self.rows: dict[Key, Row] = {}
         self.journal: list[Written] = []
         self.reachable = True
@@ -130,7 +102,7 @@ class World:
     def wrote(self, process: Process, old: Row | None, new: Row | None) -> None:
         """Called right after every write that was made."""
         written = Written(process, old, new)
-        if written.key.values:
+        if written.key.values and written.key.table is not INTERVAL:
             assert written.key.values[0] == process.scope, f"{process} wrote in another scope: {written.key}"
         self.journal.append(written)
         self.said.append(written)
@@ -165,6 +137,7 @@ class World:
     def new_run(self, **options: Any) -> Run:
         self._count += 1
         run = Run(f"r{self._count}", began_ms=self.time.ms, **options)
+        self._block(run, set())
         self.runs.append(run)
         return run
 
@@ -182,23 +155,52 @@ class World:
         return [p for p in self.processes if p.run == run.name and not p.abandoned and not p.finished]
 
     def due(self, run: Run) -> list[str | None]:
-        """What the scheduler may start now: the read groups that are not read, or the run's next task."""
+        """What the scheduler may start now: the read groups that are not read, the works that have not ended, or the
+        run's next task."""
         if run.state != "running":
             return []
-        live = [process.group for process in self.live(run)]
+        live = [process.group or process.work for process in self.live(run)]
         if run.task == "read":
             return [group for group in run.groups if group not in live]
+        if run.task == "work":
+            return [work for work in run.to_do if work not in live]
         return [] if live else [None]
 
-    def start_task(self, run: Run, group: str | None = None) -> Process:
-        """Start a task, as the scheduler does; every process has a clock of its own, up to ten minutes wrong."""
-        number = len(self.processes)
-        seen = (run.claimed, run.frozen, group, run.known)
-        body: Callable[[Process], Any] = partial(self._body, run, run.task, seen, (number * 7 % 21 - 10) * 60_000)
-        process = Process(f"{run.name}.{run.task}.{number}", run.name, run.task, body, run.owner)
-        process.group = group
+    def start_task(self, run: Run, which: str | None = None) -> Process:
+        """Start a task, as the scheduler does, a read's group or a work by its name; every process has a clock of its
+        own, up to ten minutes wrong."""
+        number, task = len(self.processes), run.task
+        if task == "work" and which is not None:
+            run.begun[which] = run.begun.get(which, 0) + 1
+            if self.plans.kind(which) is Kind.BARE:
+                self._end_tries(run, which)
+        try_number = run.begun.get(which, 0) if which else 0
+        seen = (run.claimed, run.frozen, which, run.known)
+        body: Callable[[Process], Any] = partial(
+            self._body, run, task, seen, (number * 7 % 21 - 10) * 60_000, try_number
+        )
+        process = Process(f"{run.name}.{task}.{number}", run.name, task, body, run.owner)
+        process.number = number
+        process.group, process.work = (which, None) if task == "read" else (None, which)
         self.processes.append(process)
         return process
+
+    def start_commit(self, run: Run, batch: Batch) -> Process:
+        """The commit of what a batch's owner has decided already is cleared."""
+
+        def body(process: Process) -> Any:
+            return commit(self.consumer(run, process, 0), run.owner, batch.batch_id, batch.decided)
+
+        process = Process(f"{run.name}.commit.{len(self.processes)}", run.name, "commit", body, run.owner)
+        process.number, process.abandoned = len(self.processes), True
+        self.processes.append(process)
+        return process
+
+    def _end_tries(self, run: Run, work: str) -> None:
+        """No older try of a work lives on whose tries cannot be told apart by a token."""
+        for process in self.processes:
+            if process.run == run.name and process.work == work and not process.finished:
+                process.kill()
 
     def consumer(self, run: Run, process: Process, skew_ms: int) -> Consumer:
         return Consumer(
@@ -219,14 +221,16 @@ class World:
                 drain_lineage=run.drain,
                 lease_duration=LEASE_DURATION,
                 attempt_grace=ATTEMPT_GRACE,
+                shared=self.sharing,
             ),
-            policies=run.policies,
+            policies=replace(run.policies, sink=self.sink),
+            outputs=self.outputs,
             clock=process.clock(self.time, skew_ms),
             say=lambda line: self.say(f"{process}: {line}"),
             warn=lambda line: self.say(f"{process}: {line}"),
         )
 
-    def _body(self, run: Run, task: str, seen: Seen, skew_ms: int, process: Process) -> Any:
+    def _body(self, run: Run, task: str, seen: Seen, skew_ms: int, try_number: int, process: Process) -> Any:
         consumer, owner = self.consumer(run, process, skew_ms), run.owner
         claimed, frozen, group, known = seen
         if task == "claim":
@@ -238,8 +242,22 @@ class World:
             return self._freeze(process, consumer, owner, claimed.batch_id if claimed else None, known)
         assert frozen is not None
         if task == "work":
-            return work(self, process, consumer, owner, frozen)
-        return commit(consumer, owner, frozen.batch_id, frozen.attempt)
+            return work(self, process, consumer, owner, frozen, try_number)
+        return commit(consumer, owner, frozen.batch_id, frozen.attempt, works=self._works(process, run, frozen))
+
+    def _works(self, process: Process, run: Run, frozen: Frozen) -> list[Work]:
+        """The works that have ended as a success, as commit asks Airflow for them; all of the block must have ended."""
+        process.pause("states")
+        if frozen.batch_id is None or not frozen.record_count:
+            return []
+        process.bound, process.states = (frozen.batch_id, frozen.attempt), dict(run.states)
+        self.say(f"{process}: STATES {process.states}")
+        if run.to_do:
+            raise WorkFailed(f"{run.to_do} has not ended.")
+        done = [work for work, (state, _) in run.states.items() if state == "success"]
+        if not done:
+            raise WorkFailed("No work succeeded.")
+        return [Work(work, self.plans.given(work), runs(work)) for work in done]
 
     def _freeze(
         self, process: Process, consumer: Consumer, owner: Owner, handed: str | None, known: str | None
@@ -268,7 +286,7 @@ class World:
             self._follow(run, process)
 
     def _failed(self, run: Run, process: Process, error: BaseException) -> None:
-        task = f"{process.task}.{process.group}"
+        task = f"{process.task}.{process.group or process.work}"
         run.tries[task] = run.tries.get(task, 0) + 1
         if not getattr(error, "retryable", True) or run.tries[task] >= TRIES:
             self.stop(run, "failed")
@@ -295,36 +313,61 @@ class World:
         elif process.task == "freeze":
             run.frozen, run.known = process.result, process.result.batch_id or run.known
             run.red = run.red or bool(process.result.waiting)
-            run.task = "work" if process.result.record_count else "commit"
+            run.task = "work" if process.result.record_count and run.to_do else "commit"
         elif process.task == "work":
-            run.task = "commit"
+            assert process.work is not None
+            ended = (run.frozen.batch_id, process.result) if run.frozen and process.result else None
+            self._ended(run, process.work, "success", ended)  # type: ignore[arg-type]
         else:
             run.committed, run.state = process.result, "failed" if run.red else "success"
 
+    def _ended(self, run: Run, work: str, state: str, ended: tuple[str, int] | None = None) -> None:
+        if work in run.states:
+            run.states[work] = (state, ended)
+        if not run.to_do:
+            run.task = "commit"
+
+    def mark_work(self, run: Run, work: str, state: str) -> None:
+        """A person marks a work that has not ended."""
+        assert run.task == "work"
+        for process in self.live(run):
+            if process.work == work:
+                process.abandoned = True
+        run.state = "running"
+        self._ended(run, work, state)
+        self.say(f"{run.name}: {work} is marked {state} by hand")
+
+    def _block(self, run: Run, kept: set[str]) -> None:
+        """The works of the block as the DAG has them now; those that are ``kept`` stand as they ended."""
+        states: dict[str, State] = {}
+        for name in self.plans.block(run.group):
+            if name in kept:
+                states[name] = run.states[name]
+            elif not runs(name):
+                states[name] = ("success", None)
+            else:
+                states[name] = ("skipped" if self.plans.skips() else "none", None)
+        run.states = states
+
     def clear(self, run: Run, task: str) -> None:
-        """Clear a run from a task on; a live process is killed by its supervisor, sooner or later."""
+        """Clear a run from a task on, of the works all or some; a live process is killed by its supervisor, sooner or
+        later."""
         self.stop(run, "running")
         if run.claimed is None:
             task = "claim"
         if task == "read" and not (run.claimed and run.claimed.groups):
             task = "freeze"
-        if task == "work" or (task == "commit" and run.frozen is None):
+        if task == "commit" and (run.frozen is None or run.to_do):
+            task = "work"
+        if task != "commit":
+            ended = [work for work in run.states if work not in run.to_do]
+            self._block(run, {work for work in ended if task == "work" and not self.plans.clears()})
+        if task == "work":
             task = "freeze"  # freeze is the setup of the block: clearing work clears it too
         run.task, run.red, run.tries, run.began_ms = task, False, {}, self.time.ms
         run.groups = [group.group for group in run.claimed.groups] if run.claimed else []
         run.clears += 1
-
-    # applications
-
-    def submit(self, name: str, batch_id: str, attempt: int) -> Application:
-        application = Application(name, batch_id, attempt, list(self.records(batch_id)))
-        self.applications.append(application)
-        return application
-
-    def end_application(self, name: str) -> None:
-        for application in self.applications:
-            if application.name == name and application.state == "running":
-                application.state = "ended"
+        self.say(f"{run.name}: cleared from {task} on, {run.states}")
 
     # what the batches hold
 
