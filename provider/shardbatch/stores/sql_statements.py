@@ -28,7 +28,8 @@ def behind(order: Sequence[sa.Column[Any]], last: Mapping[str, Any]) -> sa.Colum
     first, *rest = order
     value = last[first.name]
     if not rest:
-        return first > value
+        beyond: sa.ColumnElement[bool] = first > value
+        return beyond
     return sa.and_(first >= value, sa.or_(first > value, behind(rest, last)))
 
 
