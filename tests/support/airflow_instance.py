@@ -139,6 +139,7 @@ def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
             folder / "home",
             DAGS,
             base=process_environment(),
+            triggerer=True,
             parallelism=10,  # some tests hold runs open while others ask about them
             database=postgres.create_database(database),
             env={
