@@ -48,7 +48,7 @@ LOOSE = 63
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds: until a frame is there, until its rows are counted, and to count what Spark finds in the same folders."""
+    """Seconds: until a frame is there, until its rows are counted, the same without markers, the last day alone."""
 
     plan_s: float
     count_s: float
