@@ -81,19 +81,22 @@ def build(out: Path, batches: int) -> None:
 
 
 def measure(spark: SparkSession, out: Path, batches: int) -> Measured:
-    """One reading of each kind, in turn.
+    """Two readings of each kind, in turn; the quicker of each.
 
     :raises RuntimeError: if they do not find the same rows.
     """
-    plan_s, frame = _timed(lambda: read_committed(spark, str(out)))
-    count_s, count = _timed(frame.count)
-    plain_plan_s, plain = _timed(lambda: spark.read.parquet(str(out)))
-    plain_count_s, plain_count = _timed(plain.count)
     last = BEGIN + batches * EACH - timedelta(days=1)
-    day_s, _ = _timed(lambda: read_committed(spark, str(out), since=last).count())
-    if not count == plain_count == batches * ROWS:
-        raise RuntimeError(f"{count} rows, {plain_count} without markers, of {batches * ROWS}.")
-    return Measured(plan_s, count_s, plain_plan_s, plain_count_s, day_s, _delta(out, batches))
+    found: list[tuple[float, ...]] = []
+    for _ in range(2):
+        plan_s, frame = _timed(lambda: read_committed(spark, str(out)))
+        count_s, count = _timed(frame.count)
+        plain_plan_s, plain = _timed(lambda: spark.read.parquet(str(out)))
+        plain_count_s, plain_count = _timed(plain.count)
+        day_s, _ = _timed(lambda: read_committed(spark, str(out), since=last).count())
+        if not count == plain_count == batches * ROWS:
+            raise RuntimeError(f"{count} rows, {plain_count} without markers, of {batches * ROWS}.")
+        found.append((plan_s, count_s, plain_plan_s, plain_count_s, day_s))
+    return Measured(*(min(values) for values in zip(*found, strict=True)), _delta(out, batches))
 
 
 def _delta(out: Path, batches: int) -> float | None:
