@@ -139,7 +139,11 @@ CHECKS: dict[str, Callable[[Examples], None]] = {
 @pytest.mark.slow
 @pytest.mark.airflow
 @pytest.mark.spark
-@pytest.mark.parametrize("dag_id", [path.stem for path in FILES])
+@pytest.mark.parametrize(
+    "dag_id",
+    # The demo runs that one too, several times, and compares its sums.
+    [pytest.param(path.stem, marks=pytest.mark.long if path.stem == "flights" else ()) for path in FILES],
+)
 def test_example_runs_and_leaves_the_sums_of_the_source(examples: Examples, dag_id: str) -> None:
     client = examples.airflow.client
     client.wait_for_dag(dag_id, timeout=180)  # unpaused, it is due at once
