@@ -237,7 +237,7 @@ def test_who_may_not_alter_the_tables_is_told_by_the_database(
     limited = postgres_url.replace("postgres@", "upgrade_writer@")
     with contextlib.closing(SQLStore(limited)) as store:
         assert len(store.pending()) == len(names_of_later()) + len(LATER_TABLES)
-        with pytest.raises(StoreError, match="must be owner of table|permission denied"):
+        with pytest.raises(StoreError, match="must be owner of table"):
             store.prepare()
     with postgres_server.connect(database) as session:
         session.execute("DROP OWNED BY upgrade_writer")
