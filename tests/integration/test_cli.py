@@ -21,7 +21,7 @@ from shardbatch.core.rows import BATCH, SHARD_LEASE, TABLES, Key
 from shardbatch.core.slice import Gap
 from shardbatch.landing.area import StagingArea
 from shardbatch.stores.sql import SQLStore
-from tests.unit.cli.rows import NAMESPACE, OTHER, OWNER, filled, frozen_batch
+from tests.unit.cli.rows import NAMESPACE, OTHER, OWNER, filled, frozen_batch, of_interval
 
 pytestmark = [pytest.mark.slow, pytest.mark.airflow]
 
@@ -226,6 +226,30 @@ def test_what_is_held_stops_a_reset_with_code_3(here: Run, store: SQLStore) -> N
     assert left.returncode == 3
     assert {item["result"] for item in json.loads(left.stdout)} == {"left"}
     assert rows(store) == before
+
+
+def test_the_batch_of_an_interval_is_found_and_taken_back(here: Run, store: SQLStore, tmp_path: Path) -> None:
+    root, staging = tmp_path / "out", tmp_path / "staging"
+    root.mkdir()
+    staging.mkdir()
+    assert store.create(of_interval("b9", str(root)))
+    shown = {batch["batch_id"]: batch for batch in parsed(here("batches", *WHERE, "-o", "json"))}
+    assert (shown["b9"]["readers"], shown["b9"]["interval"]) == (
+        "interval",
+        "2027-01-15T06:00:00Z/2027-01-15T07:00:00Z",
+    )
+    words = ("drop", *WHERE, "--batch", "b9", "-o", "json")
+    assert "Give --staging" in here(*words).stderr
+    (preview,) = parsed(here(*words, "--staging", str(staging)))
+    bounds = (shown["b9"]["from_ms"], shown["b9"]["to_ms"])
+    assert f"read_committed(spark, {str(root)!r}, interval={bounds})" in preview["effect"]
+    assert not list(root.rglob("*.json"))
+    acted = (*words, "--staging", str(staging), "--yes", "--reason", "ticket 8")
+    assert [item["result"] for item in parsed(here(*acted))] == ["dropped"]
+    (marker,) = root.glob("_shardbatch/b9.2.json")
+    assert json.loads(marker.read_text())["starts"] == []
+    assert [item["result"] for item in parsed(here(*acted))] == ["already"]
+    assert parsed(here("status", *WHERE, "-o", "json"))["intervals"]["seen_batches"] == 0
 
 
 def test_status_lists_what_was_set_aside_and_what_may_be_orphans(here: Run, store: SQLStore) -> None:

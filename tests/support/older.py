@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A version before this one, made of it: tables without some columns, and a store that does not know them."""
+"""The version before this one, made of it: rows of schema version 1, and a store that does not know what came later."""
 
 from __future__ import annotations
 
@@ -8,23 +8,32 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from shardbatch.core.application import Application
 from shardbatch.core.ports import LeaseStore
-from shardbatch.core.rows import TABLES, Columns, Key, Namespace, Row, Table
+from shardbatch.core.rows import SCHEMA_VERSION, TABLES, Columns, Key, Namespace, Row, Table
 from shardbatch.core.tables import row_type
+from shardbatch.errors import UnsupportedSchema
 from shardbatch.stores.sql import SQLStore
 from tests.support.one_by_one import OneByOne
 
 #: What the version before did not have. Each may be null, as every column that a later version adds.
 LATER = {
-    "shard_lease": {"caught_up_ms", "millis_behind_latest", "note"},
-    "batch": {"attempt_closed", "attempt_seen_ms", "gaps", "note", "unparked", "set_aside", "dropped"},
-    "application": {"claimed_by", "last_action", "retention_ms", "importing"},
+    "shard_lease": {"caught_up_ms", "millis_behind_latest", "note", "begins"},
+    "batch": {
+        *("attempt_closed", "attempt_seen_ms", "gaps", "note", "unparked", "set_aside", "dropped", "roots"),
+        *("min_arrival_ms", "max_arrival_ms", "shared", "joins", "from_ms", "to_ms", "number"),
+    },
+    "application": {"claimed_by", "last_action", "retention_ms", "importing", "shown_intervals"},
 }
+#: And the tables that it did not have.
+LATER_TABLES = ["interval_output"]
+#: The schema version of its rows.
+VERSION = 1
 
 
 def names_of_later() -> list[str]:
     """The later columns as ``table.column``, table by table and in the order of the columns."""
-    return [f"{t.name}.{c.name}" for t in TABLES for c in t.columns if c.name in LATER[t.name]]
+    return [f"{t.name}.{c.name}" for t in TABLES for c in t.columns if c.name in LATER.get(t.name, ())]
 
 
 class _OldRow:
@@ -33,18 +42,32 @@ class _OldRow:
     def __init__(self, row: Row) -> None:
         self.key, self.counter = row.key, row.counter
         self._columns = {name: value for name, value in row.columns().items() if name not in LATER[row.key.table.name]}
+        if isinstance(row, Application):
+            self._columns["schema_version"] = VERSION
 
     def columns(self) -> Columns:
         return dict(self._columns)
 
 
 def _read(row: Row) -> Row:
-    """The row as the version before reads it: what it does not know has its default."""
-    return row_type(row.key.table).from_columns({**row.key.columns(), **_OldRow(row).columns()})
+    """The row as the version before reads it: what it does not know has its default.
+
+    The code at work on it is that of this version, so it is shown rows of this version.
+    """
+    columns = {**row.key.columns(), **_OldRow(row).columns()}
+    if isinstance(row, Application):
+        if row.schema_version > VERSION:
+            raise UnsupportedSchema(
+                "The rows of {} have schema version {}; this shardbatch reads {} and {}.".format(
+                    row.namespace, row.schema_version, VERSION - 1, VERSION
+                )
+            )
+        columns["schema_version"] = SCHEMA_VERSION
+    return row_type(row.key.table).from_columns(columns)
 
 
 class OlderStore(OneByOne):
-    """Passes rows on without the later columns, in both directions."""
+    """Passes rows on without the later columns, in both directions, as rows of schema version 1."""
 
     def __init__(self, store: LeaseStore) -> None:
         self._store = store
@@ -84,6 +107,8 @@ def _old(row: Row) -> Any:
 def _older(metadata: sa.MetaData) -> sa.MetaData:
     found = sa.MetaData(schema=metadata.schema)
     for table in metadata.tables.values():
+        if table.name.endswith(tuple(LATER_TABLES)):
+            continue
         later = next(names for name, names in LATER.items() if table.name.endswith(name))
         kept = [column._copy() for column in table.columns if column.name not in later]
         sql = sa.Table(table.name, found, *kept)

@@ -132,7 +132,11 @@ class Action(Rows):
         return "{} {} {}: {}".format(when, self.actor, done, self.reason.strip())
 
     def record(self, what: str) -> None:
-        """Note it on the application's row, if it has one, before anything is changed."""
+        """Note it on the application's row, if it has one, before anything is changed.
+
+        :raises ConfigurationError: if the action has no reason and is no preview.
+        """
+        self.require_reason()
         row = self.application()
         while row is not None and not self.dry_run and not self.store.replace(row, row.acted(self.note(what))):
             row = self.application()

@@ -120,14 +120,19 @@ def make(connection: sa.Connection, metadata: sa.MetaData) -> None:
 def check(connection: sa.Connection, metadata: sa.MetaData, store: str) -> None:
     """See that tables and columns are there.
 
-    :raises StoreNotFound: naming what is missing, for columns with the statements that add them.
+    :raises StoreNotFound: naming what is missing, with the statements that add it where an earlier version made some.
     """
     missing: list[str] = []
     statements: list[str] = []
     look = sa.inspect(connection)
+    absent = [table for table in metadata.tables.values() if not look.has_table(table.name, schema=table.schema)]
+    if absent and len(absent) == len(metadata.tables):
+        raise StoreNotFound(f"The table {absent[0].fullname} of {store} does not exist.")
     for table in metadata.tables.values():
-        if not look.has_table(table.name, schema=table.schema):
-            raise StoreNotFound(f"The table {table.fullname} of {store} does not exist.")
+        if table in absent:
+            missing.append(f"the table {table.fullname}")
+            statements.append(" ".join(_text(CreateTable(table), connection.dialect).split()))
+            continue
         columns = _missing(look, table)
         missing.extend(f"{table.fullname}.{column.name}" for column in columns)
         statements.extend(_additions(connection.dialect, table, columns))

@@ -7,26 +7,25 @@ import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from shardbatch.consumer import Outcome
 from shardbatch.consumer.migrate import Migrated, migrate
 from shardbatch.consumer.status import status
-from shardbatch.core import application as applications
 from shardbatch.core import batch as batches
 from shardbatch.core.application import Application
-from shardbatch.core.batch import BatchState
 from shardbatch.core.position import TRIM_HORIZON
-from shardbatch.core.rows import APPLICATION, BATCH, SHARD_LEASE, Key, Namespace
+from shardbatch.core.rows import APPLICATION, BATCH, SHARD_LEASE, TABLES, Key, Namespace
+from shardbatch.core.start import Start
 from shardbatch.errors import ConfigurationError, StoreError, StoreNotFound, UnsupportedSchema
 from shardbatch.stores.memory import Memory, MemoryStore
 from shardbatch.stores.sql import SQLStore
 from tests.contract.stores import backends
-from tests.support.older import LATER, OlderStore, names_of_later
+from tests.support.older import LATER, LATER_TABLES, OlderStore, names_of_later
 from tests.support.postgres import PostgresServer
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
@@ -58,77 +57,115 @@ def columns_in(store: SQLStore) -> set[str]:
     return {f"{table}.{column['name']}" for table in LATER for column in look.get_columns(table)}
 
 
-def test_whole_runs_of_both_versions_in_turn_lose_and_double_nothing(rigs: tuple[Rig, Rig]) -> None:
-    old, new = rigs
-    sent = []
-    for number, rig in enumerate((old, new, old, new, old)):
-        sent += old.stream.put(*(f"{number}-{key}" for key in range(8)))
-        assert rig.run(f"whole-{number}").records == 8
-    # Whatever one version leaves half done, the other goes on with.
-    for number, (first, second) in enumerate([(old, new), (new, old)]):
-        sent += old.stream.put(*(f"landed-{number}-{key}" for key in range(5)))
-        first.land(f"landed-{number}", first.claim(f"landed-{number}"))
-        first.over(f"landed-{number}")
-        assert second.run(f"after-landed-{number}").records == 5
+def raise_version(rig: Rig) -> None:
+    migrate(rig.store, SPACE, actor="ann", reason="all workers are new", dry_run=False)
 
-        sent += old.stream.put(*(f"frozen-{number}-{key}" for key in range(5)))
-        first.land(f"frozen-{number}", first.claim(f"frozen-{number}"))
-        first.freeze(f"frozen-{number}")
-        first.over(f"frozen-{number}")
-        found = second.claim(f"adopter-{number}")
-        assert found.outcome is Outcome.ADOPTED
-        frozen = second.freeze(f"adopter-{number}", found.batch_id)
-        assert frozen.attempt == 2
-        second.work(frozen)
-        assert second.commit(f"adopter-{number}", frozen).newly
-        second.over(f"adopter-{number}")
-        # And replays it, in a run of the version that froze it.
-        again = first.freeze(f"again-{number}", replay=found.batch_id)
-        first.work(again)
-        assert first.commit(f"again-{number}", again).decided == 3
-        first.over(f"again-{number}")
+
+def rows_in(rig: Rig) -> list[Any]:
+    return [row for table in (SHARD_LEASE, BATCH, APPLICATION) for row in rig.store.list(table, SPACE)]
+
+
+def left_by(old: Rig, how: str) -> tuple[Any, ...]:
+    """What a run of the version before leaves, and is over; what a run of this one could do with it."""
+    found = old.claim("left")
+    old.land("left", found)
+    frozen = None
+    if how != "landed":
+        frozen = old.freeze("left")
+    if how == "worked":
+        old.work(frozen)
+    old.over("left")
+    return found, frozen
+
+
+def goes_on(old: Rig, new: Rig, how: str) -> None:
+    """Whatever the version before leaves half done, this one goes on with, once a person has said so, and only then."""
+    sent = old.stream.put(*"abcdefgh")
+    first = old.run("whole")
+    assert first.records == 8
+    sent += old.stream.put(*"ijklm")
+    _, frozen = left_by(old, how)
+    new.store.prepare()  # what this adds is none of the others' business
+    before = rows_in(new)
+    steps: list[Any] = [lambda: new.claim("new"), lambda: new.freeze("left"), lambda: new.freeze("x", replay="b1")]
+    if frozen is not None:
+        steps += [lambda: new.freeze("left", frozen.batch_id), lambda: new.commit("left", frozen)]
+    for step in steps:
+        with pytest.raises(UnsupportedSchema, match="airflow shardbatch migrate -a etl -s orders --yes"):
+            step()
+    assert rows_in(new) == before
+    sent += old.stream.put("n")
+    assert old.run("between").records in (1, 5, 6)  # the others go on meanwhile
+
+    raise_version(new)
+    with pytest.raises(UnsupportedSchema, match="have schema version 2; this shardbatch reads 0 and 1"):
+        old.claim("old")
+    sent += new.stream.put("o")
+    for number in range(3):
+        new.run(f"new-{number}")
     assert sorted(new.committed()) == sorted(sent)
     assert new.sink() == sorted(sent, key=int)
     assert all(lease.pending is None and lease.batch_id is None for lease in new.consumer().leases())
+    again = new.freeze("again", replay=first.batch_id)  # of a row that knows of no roots
+    new.start(again, roots=("elsewhere",))
+    new.end(again)
+    assert new.commit("again", again).decided == 2
+    assert new.sink("elsewhere") == sorted(sent[:8], key=int)
+    assert new.sink() == sorted(sent[8:], key=int)
+
+
+def test_what_the_version_before_left_frozen_is_gone_on_with_after_a_migrate(rigs: tuple[Rig, Rig]) -> None:
+    goes_on(*rigs, "frozen")
+
+
+@pytest.mark.parametrize("how", ["landed", "worked"])
+def test_what_the_version_before_left_otherwise_is_gone_on_with_too(tmp_path: Path, how: str) -> None:
+    memory = Memory()
+    older = OlderStore(MemoryStore(memory))
+    older.prepare()
+    old = Rig(tmp_path / "staging", stream=ScriptedStream(shards=2), store=older)
+    new = Rig(tmp_path / "staging", stream=old.stream, store=MemoryStore(memory), time=old.time, verdicts=old.verdicts)
+    goes_on(old, new, how)
 
 
 def test_what_only_this_version_knows_outlives_a_write_of_the_version_before(rigs: tuple[Rig, Rig]) -> None:
+    """A worker of it that began before the migrate may still write to a batch."""
     old, new = rigs
     old.stream.put("a", "b", "c")
-    new.land("first", new.claim("first"))
-    frozen = new.freeze("first")
-    new.over("first")
+    new.run("first")
     (row,) = new.batches()
-    assert new.store.replace(row, batches.unpark(batches.park(row, "a poison pill"), "mended"))
-    application: Any = new.store.get(Key(APPLICATION, SPACE, ()))
-    assert new.store.replace(application, application.acted("ann looked"))
+    changed = replace(
+        row, note="mended", unparked=1, from_ms=5, to_ms=9, number=3, joins=True, row_count=row.row_count + 1
+    )
+    assert new.store.replace(row, changed)
+    assert row.roots
 
-    assert old.claim("second").outcome is Outcome.ADOPTED  # a write of the batch row
+    seen: Any = old.store.get(row.key)
+    assert (seen.roots, seen.number, seen.note) == ((), 0, None)
+    beaten = batches.heartbeat(seen, 77, "client:w1:42")
+    assert old.store.replace(seen, beaten)
     (after,) = new.batches()
-    assert after.owner == str(old.owner("second"))
-    assert (after.note, after.unparked) == ("a poison pill; mended", row.attempt)
-    assert status(new.store, SPACE).last_action == "ann looked"
-    frozen = old.freeze("second", frozen.batch_id)
-    old.work(frozen)
-    old.commit("second", frozen)
-    (after,) = new.batches(BatchState.COMMITTED)
-    assert (after.note, after.unparked) == ("a poison pill; mended", row.attempt)
+    assert (after.row_count, after.application) == (beaten.row_count, (1, "client:w1:42"))
+    assert (after.note, after.unparked, after.roots) == ("mended", 1, row.roots)
+    assert (after.interval, after.number, after.joins) == ((5, 9), 3, True)
+    assert (after.min_arrival_ms, after.max_arrival_ms) == (row.min_arrival_ms, row.max_arrival_ms)
 
 
 def test_a_replay_by_the_version_before_ends_a_set_aside_for_this_one(rigs: tuple[Rig, Rig]) -> None:
     old, new = rigs
-    wanted = old.stream.put("a", "b", "c")
+    new.stream.put("a", "b", "c")
     new.land("first", new.claim("first"))
     new.freeze("first")
     new.over("first")
     (row,) = new.batches()
-    new.store.replace(row, batches.set_aside(row, "poison", 1))
-    again = old.freeze("again", replay=row.batch_id)
-    old.work(again)
-    old.commit("again", again)
+    assert new.store.replace(row, batches.set_aside(row, "poison", 1))
+    seen: Any = old.store.get(row.key)
+    start = Start("s2", 2, "transform", ("/out",))
+    opened = batches.open_attempt(seen, 7)
+    assert old.store.replace(seen, opened)
+    assert old.store.replace(opened, batches.redecide(opened, (start,), 2))
     (after,) = new.batches()
-    assert (after.set_aside, after.decided) == (None, 2)
-    assert new.sink() == sorted(wanted, key=int)
+    assert (after.set_aside, after.decided, after.start) == (None, 2, (start,))
 
 
 # ---------------------------------------------------------------------- tables
@@ -148,7 +185,8 @@ def test_a_store_that_must_not_make_anything_names_the_columns_and_the_statement
     with contextlib.closing(SQLStore(url, create=False)) as store, pytest.raises(StoreNotFound) as raised:
         store.prepare()
     text = str(raised.value)
-    assert ", ".join(names_of_later()) in text
+    assert ", ".join([*names_of_later(), "the table interval_output"]) in text
+    assert "CREATE TABLE interval_output (" in text
     assert "ALTER TABLE batch ADD COLUMN unparked BIGINT; ALTER TABLE batch ADD COLUMN set_aside TEXT" in text
     assert "airflow shardbatch migrate --yes" in text
 
@@ -156,13 +194,13 @@ def test_a_store_that_must_not_make_anything_names_the_columns_and_the_statement
 def test_its_statements_are_all_that_is_needed(url: str) -> None:
     with contextlib.closing(SQLStore(url, create=False)) as store:
         statements = store.pending()
-        assert len(statements) == len(names_of_later())
+        assert len(statements) == len(names_of_later()) + len(LATER_TABLES)
         with store.engine.connect() as connection:
             for statement in statements:
                 connection.exec_driver_sql(statement)
         assert store.pending() == ()
         store.prepare()
-        assert store.get(Key(APPLICATION, SPACE, ())) == Application(SPACE, "arn:1", TRIM_HORIZON, 1)
+        assert store.get(Key(APPLICATION, SPACE, ())) == Application(SPACE, "arn:1", TRIM_HORIZON, 1, schema_version=1)
 
 
 def test_many_that_prepare_at_once_all_succeed_while_the_version_before_writes(url: str) -> None:
@@ -198,7 +236,7 @@ def test_who_may_not_alter_the_tables_is_told_by_the_database(
         session.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO upgrade_writer")
     limited = postgres_url.replace("postgres@", "upgrade_writer@")
     with contextlib.closing(SQLStore(limited)) as store:
-        assert len(store.pending()) == len(names_of_later())
+        assert len(store.pending()) == len(names_of_later()) + len(LATER_TABLES)
         with pytest.raises(StoreError, match="must be owner of table"):
             store.prepare()
     with postgres_server.connect(database) as session:
@@ -219,9 +257,10 @@ def test_migrate_says_what_it_would_run_and_then_runs_it(url: str) -> None:
         assert len(store.pending()) == len(preview)  # nothing was run without one
         done = migrate(store, SPACE, actor="ann", reason="upgrade", dry_run=False)
         assert [item.what for item in done[:-1]] == [item.what for item in preview]
+        assert done[-1] == Migrated("application etl/orders from schema version 1 to 2", "raised")
         assert store.pending() == ()
         again = migrate(store, SPACE, actor="ann", reason="upgrade", dry_run=False)
-        assert again == (Migrated("application etl/orders has schema version 1", "already"),)
+        assert again == (Migrated("application etl/orders has schema version 2", "already"),)
 
 
 @pytest.fixture
@@ -229,8 +268,8 @@ def version(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sets the version that the code at work is of."""
 
     def set_to(number: int) -> None:
-        monkeypatch.setattr(applications, "SCHEMA_VERSION", number)
-        monkeypatch.setattr("shardbatch.consumer.migrate.SCHEMA_VERSION", number)
+        for module in ("core.application", "consumer.consumer", "consumer.migrate"):
+            monkeypatch.setattr(import_module(f"shardbatch.{module}"), "SCHEMA_VERSION", number)
 
     return set_to
 
@@ -238,25 +277,29 @@ def version(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_rows_stay_in_their_version_until_a_person_raises_it(version: Any, tmp_path: Path) -> None:
     memory = Memory()
     rig = Rig(tmp_path / "staging", store=MemoryStore(memory))
+    version(1)
+    rig.store.prepare()
+    assert rig.store.create(Application(SPACE, rig.stream.identity(), TRIM_HORIZON, 1, schema_version=1))
     sent = rig.stream.put("a")
     rig.run("of-version-1")
     version(2)
     sent += rig.stream.put("b")
-    rig.run("of-version-2")
+    with pytest.raises(UnsupportedSchema, match="migrate -a etl -s orders"):
+        rig.run("of-version-2")
     version(1)
-    sent += rig.stream.put("c")
-    rig.run("of-version-1-again")  # both at work at once
+    rig.run("of-version-1-again")
     assert rig.committed() == sent
 
     version(2)
     preview = migrate(rig.store, SPACE, actor="ann", reason="")
     assert preview == (Migrated("application etl/orders from schema version 1 to 2", "would raise"),)
-    assert status(rig.store, SPACE).schema_version == 1
+    assert status(rig.store, SPACE).schema_version == 1  # looking is possible before
     (done,) = migrate(rig.store, SPACE, actor="ann", reason="all workers are new", dry_run=False)
     assert done.result == "raised"
     assert status(rig.store, SPACE).schema_version == 2
     assert "ann migrated to version 2: all workers are new" in str(status(rig.store, SPACE).last_action)
-    rig.run("of-version-2-again")
+    rig.stream.put("c")
+    assert rig.run("of-version-2-again").records == 1
     version(1)
     rows = {name: dict(table) for name, table in memory.tables.items()}
     for step in (
@@ -268,10 +311,9 @@ def test_rows_stay_in_their_version_until_a_person_raises_it(version: Any, tmp_p
         with pytest.raises(UnsupportedSchema, match=r"etl/orders have schema version 2; this shardbatch reads 0 and 1"):
             step()
     assert {name: dict(table) for name, table in memory.tables.items()} == rows
-    assert set(rows) == {SHARD_LEASE.name, BATCH.name, APPLICATION.name}
+    assert set(rows) == {table.name for table in TABLES}
     version(3)
-    rig.stream.put("d")
-    assert rig.run("of-version-3").records == 1  # it reads the version before
+    assert status(rig.store, SPACE).schema_version == 2  # it reads the version before
     version(4)
     with pytest.raises(UnsupportedSchema, match="version 2; this shardbatch reads 3 and 4"):
         rig.claim("of-version-4")

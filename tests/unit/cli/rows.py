@@ -12,6 +12,7 @@ from shardbatch.core.position import SHARD_END, TRIM_HORIZON
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import Slice
+from shardbatch.core.start import Start
 from shardbatch.stores.memory import MemoryStore
 
 NAMESPACE = Namespace("orders-etl", "orders")
@@ -32,6 +33,17 @@ def frozen_batch(batch_id: str = "b2", owner: str = OWNER, state: BatchState = B
     return Batch(
         NAMESPACE, "", batch_id, owner, 3, state, attempt=2, attempt_ref="2:client:w1:42", records=10, bytes=2048,
         created_at_ms=NOW - 60_000,
+    )  # fmt: skip
+
+
+def of_interval(batch_id: str, root: str, number: int = 1, state: BatchState = BatchState.COMMITTED) -> Batch:
+    """A batch that a run of its own read for the hour before the live application's last."""
+    scope = str(Owner("prod", "orders", f"backfill__{batch_id}", "orders", "interval"))
+    start = (Start("s1", 1, "transform", (root,)),) if state is BatchState.COMMITTED else ()
+    return Batch(
+        NAMESPACE, scope, batch_id, scope, 3, state, attempt=1, decided=len(start), records=5, bytes=100,
+        created_at_ms=NOW - 600_000, committed_at_ms=NOW - 500_000 if start else None, start=start,
+        roots=(root,) if start else (), from_ms=NOW - 7_200_000, to_ms=NOW - 3_600_000, number=number if start else 0,
     )  # fmt: skip
 
 

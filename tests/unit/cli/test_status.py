@@ -16,7 +16,7 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.position import after
 from shardbatch.core.rows import APPLICATION, SHARD_LEASE, Key, Namespace
 from shardbatch.errors import ConfigurationError
-from tests.unit.cli.rows import NAMESPACE, NOW, OTHER, OWNER, filled, frozen_batch
+from tests.unit.cli.rows import NAMESPACE, NOW, OTHER, OWNER, filled, frozen_batch, of_interval
 
 
 def test_counts_shards_by_what_they_are_doing() -> None:
@@ -66,6 +66,34 @@ def test_batches_come_newest_first_and_no_more_than_asked_for() -> None:
     assert [batch.batch_id for batch in batches(store, NAMESPACE, limit=2)] == ["b3", "b2"]
     with pytest.raises(ConfigurationError, match="limit"):
         batches(store, NAMESPACE, limit=0)
+
+
+def test_batches_of_intervals_have_their_bounds_and_who_sees_them() -> None:
+    store = filled()
+    for made in (
+        of_interval("b3", "/out"),
+        of_interval("b4", "/out", 2),
+        of_interval("b5", "/out", 0, BatchState.PARKED),
+    ):
+        assert store.create(made)
+    shown = {row["batch"]: (row["interval"], row["readers"]) for row in tables.batches(batches(store, NAMESPACE), NOW)}
+    hour = "2027-01-15T06:00:00Z/2027-01-15T07:00:00Z"
+    assert shown["b5"] == (hour, "none")
+    assert shown["b4"] == (hour, "interval")
+    assert shown["b3"] == (hour, "replaced")
+    assert shown["b2"] == shown["b1"] == ("-", "none")
+    found = status(store, NAMESPACE)
+    assert (found.committed_batches, [batch.batch_id for batch in found.unfinished]) == (1, ["b2"])
+    assert {item.owner: item.batches for item in found.owners} == {OWNER: 1, OTHER: 0}
+    lines = {row["property"]: row["value"] for row in tables.summary(found, NOW)}
+    assert (lines["batches committed"], lines["batches unfinished"]) == ("1", "1")
+    assert lines["batches of intervals"] == "2 committed, 1 of them seen by readers, 1 unfinished"
+    assert [batch.batch_id for batch in found.intervals.unfinished] == ["b5"]
+
+
+def test_batches_of_an_application_that_does_not_exist_are_an_error_that_says_so() -> None:
+    with pytest.raises(ConfigurationError, match="no application orders-etl/other"):
+        batches(filled(), Namespace("orders-etl", "other"))
 
 
 def test_everything_for_machines_is_plain_json() -> None:
