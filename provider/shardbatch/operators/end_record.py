@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from inspect import isgeneratorfunction
 from typing import Any, Protocol, runtime_checkable
 
+from airflow.sdk.exceptions import DownstreamTasksSkipped
+
 from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
@@ -65,10 +67,11 @@ def works_of(states: Mapping[str, str | None], task_ids: set[str]) -> dict[str, 
 def is_given(task: Any, freeze: str) -> bool:
     """Whether a task is seen to be given the batch: it stands after freeze because it uses an output of that, or one of
     its fields names it. To be asked before the block is put behind freeze."""
-    fields = (
-        task.partial_kwargs if task.is_mapped else {name: getattr(task, name, None) for name in task.template_fields}
-    )
-    return freeze in task.upstream_task_ids or _names(list(fields.values()), freeze)
+    if task.is_mapped:
+        fields = [task.partial_kwargs, task.expand_input.value]
+    else:
+        fields = [getattr(task, name, None) for name in task.template_fields]
+    return freeze in task.upstream_task_ids or _names(fields, freeze)
 
 
 def _names(value: Any, task_id: str) -> bool:
@@ -113,6 +116,8 @@ def record_ends(task: Any, application: Application, freeze: str, *, only: bool)
     else:
         task._pre_execute_hook = _after(task._pre_execute_hook, ending.begin)
         task._post_execute_hook = _after(task._post_execute_hook, ending.end)
+        if hasattr(task, "skip_all_except"):
+            task.execute = ending.execute
 
 
 class _Ending:
@@ -131,6 +136,15 @@ class _Ending:
         ti = context["ti"]
         batch_id, attempt = (ti.xcom_pull(task_ids=self._freeze, key=key) for key in ("batch_id", "attempt"))
         self._bound[str(ti.id)] = Bound(str(batch_id), int(attempt), str(ti.id)) if batch_id else None
+
+    def execute(self, context: Any, **more: Any) -> Any:
+        """Execute a branch or a short circuit: where it skips tasks it ends by an exception, past what follows it."""
+        task = context["ti"].task
+        try:
+            return type(task).execute(task, context, **more)
+        except DownstreamTasksSkipped:
+            self.end(context)
+            raise
 
     def end(self, context: Any, *_: Any) -> None:
         from shardbatch.hooks.end_record import leave_end_record
