@@ -42,8 +42,8 @@ def end_fault(task: Any, commit: CommitOperator) -> Fault | None:
     """Why commit would not know how an instance of a work task has ended; ``None``: it would."""
     if task.task_id in (commit.given or ()) and (remedy := _ends_elsewhere(task)):
         return (
-            f"task {task.task_id!r} may be given the batch and does not end in a worker, so it can leave no end record: "
-            "commit would never know what it wrote.",
+            f"task {task.task_id!r} may be given the batch and does not end in a worker, so it can leave no end "
+            "record: commit would never know what it wrote.",
             f"{remedy} Or let it use nothing of the batch.",
         )
     if not task.is_mapped and task.get_closest_mapped_task_group() is None:
@@ -71,7 +71,7 @@ def _ends_elsewhere(task: Any) -> str | None:
 
 
 def _said(task: Any, name: str) -> bool:
-    """Whether a task, or some instance of a mapped one, was given this argument, or has it by default, and it is true."""
+    """Whether an argument of a task, or of some instance of a mapped one, is true."""
     if not task.is_mapped:
         return bool(getattr(task, name, False))
     return bool(task.partial_kwargs.get(name) or _expanded(task).get(name))

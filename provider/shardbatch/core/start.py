@@ -137,8 +137,8 @@ class Left:
 
 @dataclass(frozen=True)
 class Choice:
-    """The starts that a decision takes; ``entered``: some work entered a block. ``passed_over`` are works that left
-    no end record and do not count; ``ended`` whether any work left one."""
+    """The starts that a decision takes; ``entered``: some work entered a block. ``passed_over`` are works that ran,
+    left no end record and do not count; ``ended`` whether any work left one."""
 
     starts: tuple[Start, ...] = ()
     entered: bool = False
@@ -204,7 +204,7 @@ def choose(works: Sequence[Work], left: Mapping[str, Left], attempt: int, *, own
             starts.extend(last.starts)
             entered, ended = entered or bool(last.starts), True
         elif own_sink or not work.runs or (not highest and not work.given):
-            passed_over.append(work.name)
+            passed_over += [work.name] if work.runs else []
         else:
             raise _by_hand(work)
     return Choice(tuple(starts), entered, ended, tuple(passed_over))
