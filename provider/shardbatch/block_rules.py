@@ -40,11 +40,11 @@ def place_fault(task: Any, freeze: FreezeOperator) -> Fault | None:
 
 def end_fault(task: Any, commit: CommitOperator) -> Fault | None:
     """Why commit would not know how an instance of a work task has ended; ``None``: it would."""
-    if task.task_id in (commit.given or ()) and _ends_in_the_triggerer(task):
+    if task.task_id in (commit.given or ()) and (remedy := _ends_elsewhere(task)):
         return (
-            f"task {task.task_id!r} may be given the batch and ends in the triggerer, where it can leave no end "
+            f"task {task.task_id!r} may be given the batch and does not end in a worker, so it can leave no end "
             "record: commit would never know what it wrote.",
-            "Give it end_from_trigger=False, so that it ends in a worker, or let it use nothing of the batch.",
+            f"{remedy} Or let it use nothing of the batch.",
         )
     if not task.is_mapped and task.get_closest_mapped_task_group() is None:
         return None
@@ -59,11 +59,22 @@ def end_fault(task: Any, commit: CommitOperator) -> Fault | None:
     return None
 
 
-def _ends_in_the_triggerer(task: Any) -> bool:
+def _ends_elsewhere(task: Any) -> str | None:
+    """What to do with a task that ends in the triggerer, or in Airflow itself once it has started another run."""
+    if _said(task, "end_from_trigger"):
+        return "Give it end_from_trigger=False, so that it ends in a worker."
+    if task.task_type == "TriggerDagRunOperator" and not (
+        _said(task, "deferrable") and _said(task, "wait_for_completion")
+    ):
+        return "Give it deferrable=True and wait_for_completion=True, so that it ends in a worker, behind that run."
+    return None
+
+
+def _said(task: Any, name: str) -> bool:
+    """Whether an argument of a task, or of some instance of a mapped one, is true."""
     if not task.is_mapped:
-        return bool(getattr(task, "end_from_trigger", False))
-    given = task.partial_kwargs.get("end_from_trigger") or _expanded(task).get("end_from_trigger")
-    return bool(given)
+        return bool(getattr(task, name, False))
+    return bool(task.partial_kwargs.get(name) or _expanded(task).get(name))
 
 
 def _expanded(task: Any) -> Mapping[str, Any]:

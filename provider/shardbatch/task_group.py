@@ -307,9 +307,8 @@ class StreamBatch(TaskGroup):
             self._require(place_fault(task, freeze))
         for task in work:
             self._require(end_fault(task, commit))
-        idle = {task.task_id for task in work if task.inherits_from_empty_operator}
-        commit.idle = sorted(idle | {task.task_id for task in work if task.inherits_from_skipmixin})
-        ending = [task for task in work if task.task_id not in idle]
+        commit.idle = sorted(task.task_id for task in work if task.inherits_from_empty_operator)
+        ending = [task for task in work if task.task_id not in commit.idle]
         alone = given or [task.task_id for task in ending]  # whoever looks the batch up in its own code is not seen
         for task in ending:
             record_ends(task, self.application, freeze.task_id, only=alone == [task.task_id])

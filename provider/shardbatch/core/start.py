@@ -119,8 +119,7 @@ class EndRecord:
 class Work:
     """A task instance of the block that Airflow calls a success.
 
-    ``given``: it may have been given the batch. ``runs``: it is run to its end, which Airflow does not do with an
-    EmptyOperator, nor with a branch, whose last act is to skip others.
+    ``given``: it may have been given the batch. ``runs``: Airflow runs it, which it does not with an EmptyOperator.
     """
 
     name: str
@@ -138,8 +137,8 @@ class Left:
 
 @dataclass(frozen=True)
 class Choice:
-    """The starts that a decision takes; ``entered``: some work entered a block. ``passed_over`` are works that left
-    no end record and do not count; ``ended`` whether any work left one."""
+    """The starts that a decision takes; ``entered``: some work entered a block. ``passed_over`` are works that ran,
+    left no end record and do not count; ``ended`` whether any work left one."""
 
     starts: tuple[Start, ...] = ()
     entered: bool = False
@@ -205,7 +204,7 @@ def choose(works: Sequence[Work], left: Mapping[str, Left], attempt: int, *, own
             starts.extend(last.starts)
             entered, ended = entered or bool(last.starts), True
         elif own_sink or not (highest or (work.given and work.runs)):
-            passed_over.append(work.name)
+            passed_over += [work.name] if work.runs else []
         else:
             raise _by_hand(work)
     return Choice(tuple(starts), entered, ended, tuple(passed_over))

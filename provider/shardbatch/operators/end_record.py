@@ -13,6 +13,7 @@ from inspect import isgeneratorfunction
 from typing import Any, Protocol, runtime_checkable
 
 from airflow.sdk import XComArg
+from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
@@ -119,6 +120,8 @@ def record_ends(task: Any, application: Application, freeze: str, *, only: bool)
     else:
         task._pre_execute_hook = _after(task._pre_execute_hook, ending.begin)
         task._post_execute_hook = _after(task._post_execute_hook, ending.end)
+        if hasattr(task, "skip_all_except"):
+            task.execute = ending.execute
 
 
 class _Ending:
@@ -137,6 +140,15 @@ class _Ending:
         ti = context["ti"]
         batch_id, attempt = (ti.xcom_pull(task_ids=self._freeze, key=key) for key in ("batch_id", "attempt"))
         self._bound[str(ti.id)] = Bound(str(batch_id), int(attempt), str(ti.id)) if batch_id else None
+
+    def execute(self, context: Any, **more: Any) -> Any:
+        """Execute a branch or a short circuit: where it skips tasks it ends by an exception, past what follows it."""
+        task = context["ti"].task
+        try:
+            return type(task).execute(task, context, **more)
+        except DownstreamTasksSkipped:
+            self.end(context)
+            raise
 
     def end(self, context: Any, *_: Any) -> None:
         from shardbatch.hooks.end_record import leave_end_record

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, task
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.bases.operator import ExecutorSafeguard
+from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
+from airflow.serialization.serialized_objects import DagSerialization
 
 from shardbatch import KinesisStream, SQLLeases, Staging, StreamBatch, record_end
 from shardbatch.core.rows import Namespace
@@ -183,6 +185,31 @@ def test_of_several_tasks_that_are_given_the_batch_each_must_say_for_which_it_wo
     work = one_task(block)  # it stands alone in its block, so they are its own
     run(work, block.context(work))
     assert block.records() == {"orders.work/1-1-id-1": ["s1"]}
+
+
+@pytest.mark.parametrize("kind", ["branch", "short_circuit"])
+def test_a_task_that_skips_others_leaves_it_although_it_ends_by_an_exception(
+    block: Block, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(ExecutorSafeguard, "test_mode", True)  # as Airflow's own task runner may call it
+    with DAG("d", schedule=None) as made, block.group() as batch:
+        if kind == "branch":
+            choose = task.branch(lambda count: "orders.left", task_id="choose")(batch.record_count)
+        else:
+            decide = task.short_circuit(lambda count: False, ignore_downstream_trigger_rules=False, task_id="choose")
+            choose = decide(batch.record_count)
+        choose >> [EmptyOperator(task_id="left"), EmptyOperator(task_id="right")]
+    one = made.get_task("orders.choose")
+    assert "orders.choose" in made.get_task("orders.commit").given
+    assert DagSerialization.to_dict(made)
+    one.op_args, one.op_kwargs = [2], {}
+    context = block.context(one)
+    context["ti"].xcom_push = lambda key, value: None
+    context |= {"task": one, "dag_run": SimpleNamespace(run_id="r")}
+    one._pre_execute_hook(context)
+    with pytest.raises(DownstreamTasksSkipped):
+        one.execute(context=context)
+    assert block.records() == {"orders.choose/1-1-id-1": []}
 
 
 class Knowing(EmptyOperator):

@@ -13,6 +13,7 @@ import pytest
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.operators.python import ShortCircuitOperator
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.providers.standard.sensors.date_time import DateTimeSensorAsync
 from airflow.sdk import DAG, TaskGroup, TriggerRule, setup, task, task_group, teardown
 from airflow.serialization.serialized_objects import DagSerialization
@@ -210,18 +211,20 @@ def test_commit_knows_which_tasks_are_given_the_batch_and_which_airflow_never_ru
         each = BashOperator.partial(task_id="each", bash_command="true").expand(env=[{}, {}])
         [load, shell, each] >> EmptyOperator(task_id="join") >> task(lambda: None, task_id="tell")()
         BashOperator.partial(task_id="named", env=batch.environment).expand(bash_command=["true"])
+        BashOperator.partial(task_id="words").expand(bash_command=[" ".join(batch.args)])
     commit = made.get_task("orders.commit")
-    assert commit.given == ["orders.load", "orders.named", "orders.shell"]
+    assert commit.given == ["orders.load", "orders.named", "orders.shell", "orders.words"]
     assert commit.idle == ["orders.join"]
-    assert commit.work == ["orders.each", "orders.join", "orders.load", "orders.named", "orders.shell", "orders.tell"]
+    rest = ["orders.each", "orders.join", "orders.tell"]
+    assert commit.work == sorted([*commit.given, *rest])
 
 
-def test_a_branch_on_the_number_of_records_is_not_given_the_batch_and_leaves_no_record() -> None:
+def test_a_branch_on_the_number_of_records_is_not_given_the_batch() -> None:
     with dag() as made, group() as batch:
         pick = task.branch(lambda count: "orders.load", task_id="pick")(batch.record_count)
         pick >> [task(lambda uri: None, task_id="load")(batch.manifest_uri), EmptyOperator(task_id="other")]
     commit = made.get_task("orders.commit")
-    assert (commit.given, commit.idle) == (["orders.load"], ["orders.other", "orders.pick"])
+    assert (commit.given, commit.idle) == (["orders.load"], ["orders.other"])
 
 
 def test_a_mapped_task_is_given_the_batch_by_what_it_is_expanded_over() -> None:
@@ -406,6 +409,20 @@ def test_a_task_that_ends_in_the_triggerer_and_is_given_the_batch() -> None:
         waits(target_time=moment)()
     with dag():
         waits(target_time="2026-01-01T00:00:00Z", end_from_trigger=True)()
+
+
+def test_a_task_that_starts_another_run_and_does_not_end_behind_it() -> None:
+    def triggers(**fields: Any) -> Callable[[], None]:
+        def build() -> None:
+            with group() as batch:
+                TriggerDagRunOperator(task_id="other", trigger_dag_id="e", conf={"uri": batch.manifest_uri}, **fields)
+
+        return build
+
+    assert "'orders.other'" in refused(triggers())
+    assert "deferrable=True" in refused(triggers(wait_for_completion=True))
+    with dag():
+        triggers(wait_for_completion=True, deferrable=True)()
 
 
 def test_a_mapped_task_that_ends_in_the_triggerer() -> None:

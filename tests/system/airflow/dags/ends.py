@@ -101,14 +101,15 @@ def changing(name: str, batch: StreamBatch) -> None:
     given = {"manifest_uri": batch.manifest_uri, "attempt": batch.attempt}
 
     @task.branch
-    def choose() -> str:
+    def choose(count: int) -> str:
+        assert count
         return "batch.right" if told(name, "changed") else "batch.left"
 
     @task
     def parts() -> list[int]:
         return [0] if told(name, "changed") else [0, 1]
 
-    choose() >> [work.override(task_id=side)(name, "out", **given) for side in ("left", "right")]
+    choose(batch.record_count) >> [work.override(task_id=side)(name, "out", **given) for side in ("left", "right")]
     work.override(task_id="each").partial(name=name, root="out", **given).expand(part=parts())
     work.override(task_id="renamed" if told(name, "changed") else "named")(name, "out", **given)
 
