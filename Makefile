@@ -33,7 +33,7 @@ test: setup
 	@$(PY) -m tests.support.prepare
 	$(PYTEST) tests/unit -n 2 $(ARGS)
 	$(PYTEST) tests/contract tests/integration tests/breaker -n 2 --dist loadfile --durations=5 $(ARGS)
-	$(PYTEST) tests/system -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 $(ARGS)
+	$(PYTEST) tests/system -n 2 --dist loadfile --no-loadscope-reorder --durations=15 $(ARGS)
 
 test-long: setup
 	@$(PY) -m tests.support.prepare

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The single operators, wired by hand: for tasks that shall not stand in one group. ``StreamBatch`` does all of this.
 
-Four things are not to be forgotten: freeze is a setup task, so that clearing the work opens an attempt; commit stands
-after *all* of the work and has the trigger rule ``none_failed``, so that an empty batch, whose work is skipped, is
-committed too; all steps name the same application; and a report task after commit fails a run that left a shard out.
+Five things are not to be forgotten: freeze is a setup task, so that clearing the work opens an attempt, and knows
+commit, so that it refuses an attempt that nothing would commit; commit stands after *all* of the work and has the
+trigger rule ``none_failed``, so that an empty batch, whose work is skipped, is committed too; all steps name the same
+application; a report task after commit fails a run that left a shard out; and every task that works on the batch
+leaves an end record. ``SparkSubmitBatchOperator`` does that by itself, another operator needs
+``record_end(task, freeze="freeze", **APPLICATION)``.
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ with DAG(
         handed=claim.output["batch_id"],
         claim_id=claim.output["claim_id"],
         skips=["by_day"],
+        commit="commit",
         trigger_rule="none_failed",
         **APPLICATION,
     ).as_setup()

@@ -2,8 +2,8 @@
 """Everything on AWS: leases in DynamoDB, slices and results in S3. The role or keys stand in ``aws_default`` alone.
 
 The work is a Python task to need no cluster; an EMR, Glue or Databricks operator stands in its place just as well and
-takes ``batch.args``, the arguments from which ``shardbatch.spark.open_batch`` finds its batch. Writing one S3 object is
-atomic, and the object's name is the batch's, hence ``Policies(sink="own")``.
+takes ``batch.args`` in a templated field, the arguments from which ``shardbatch.spark.open_batch`` finds its batch.
+Writing one S3 object is atomic, and the object's name is the batch's, hence ``Policies(sink="own")``.
 """
 
 from __future__ import annotations

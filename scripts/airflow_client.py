@@ -206,4 +206,4 @@ def wait_until(look: Callable[[], T | None], timeout: float, explain: Callable[[
             return seen
         if time.monotonic() > deadline:
             raise TimeoutError(explain())
-        time.sleep(min(0.2 + (time.monotonic() - began) / 20, 1.5))
+        time.sleep(min(0.2 + (time.monotonic() - began) / 20, 0.75))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from shardbatch.hooks.staging import Staging as Staging
     from shardbatch.hooks.streams import KinesisStream as KinesisStream
     from shardbatch.landing.batch import open_batch as open_batch
+    from shardbatch.landing.committed import CommittedFile as CommittedFile
+    from shardbatch.landing.committed import read_committed_files as read_committed_files
     from shardbatch.operators.actions import AcceptGapOperator as AcceptGapOperator
     from shardbatch.operators.actions import DropBatchOperator as DropBatchOperator
     from shardbatch.operators.actions import ParkBatchOperator as ParkBatchOperator
@@ -50,6 +52,7 @@ _HOMES = {
     "ClaimOperator": "operators.claim",
     "ClaimOptions": "core.policies",
     "CommitOperator": "operators.commit",
+    "CommittedFile": "landing.committed",
     "DropBatchOperator": "operators.actions",
     "DynamoDBLeases": "hooks.leases",
     "FanOut": "core.policies",
@@ -75,6 +78,7 @@ _HOMES = {
     "batch_params": "task_group",
     "open_batch": "landing.batch",
     "record_end": "operators.end_record",
+    "read_committed_files": "landing.committed",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

@@ -302,15 +302,17 @@ class StreamBatch(TaskGroup):
                 task.set_upstream(freeze)
         commit.set_upstream([task for task in work if task.task_id not in commit.upstream_task_ids])
         commit.work = sorted(task.task_id for task in work)
-        commit.given = given or commit.work
+        commit.given = given
         for task in [*inside.values(), *self._ours.values()]:
             self._require(place_fault(task, freeze))
         for task in work:
             self._require(end_fault(task, commit))
-        commit.idle = sorted(task.task_id for task in work if task.inherits_from_empty_operator)
-        for task in work:
-            if task.task_id not in commit.idle:
-                record_ends(task, self.application, freeze.task_id, only=commit.given == [task.task_id])
+        idle = {task.task_id for task in work if task.inherits_from_empty_operator}
+        commit.idle = sorted(idle | {task.task_id for task in work if task.inherits_from_skipmixin})
+        ending = [task for task in work if task.task_id not in idle]
+        alone = given or [task.task_id for task in ending]  # whoever looks the batch up in its own code is not seen
+        for task in ending:
+            record_ends(task, self.application, freeze.task_id, only=alone == [task.task_id])
         freeze.skips = sorted(inside)
         claim = self._ours["claim"]
         claim.skips = sorted({*inside, *ours} - {claim.task_id})

@@ -155,6 +155,7 @@ def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
             DAGS,
             base=process_environment(),
             preload=PRELOADED,
+            triggerer=True,
             parallelism=10,  # some tests hold runs open while others ask about them
             database=postgres.create_database(database),
             env={

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,19 +16,28 @@ LONGEST = ("airflow", "test_demo.py", "test_dags.py", "spark", "test_spark_opera
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group(part(item)))
     items.sort(key=turn)
-
-
-def part(item: pytest.Item) -> str:
-    """The folder or the file here that a test belongs to."""
-    return item.path.relative_to(HERE).parts[0]
 
 
 def turn(item: pytest.Item) -> int:
     """Tests of other kinds keep their places, before the ones here."""
     if HERE not in item.path.parents:
         return -1
-    return LONGEST.index(part(item)) if part(item) in LONGEST else len(LONGEST)
+    part = item.path.relative_to(HERE).parts[0]
+    return LONGEST.index(part) if part in LONGEST else len(LONGEST)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadfile` a folder here counts as a file, where all tests are system tests."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class LoadPart(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            path = config.rootpath / file
+            return path.relative_to(HERE).parts[0] if HERE in path.parents else file
+
+    return LoadPart(config, log)

@@ -11,6 +11,7 @@ import shardbatch
 KNOWN = {
     *{"status", "shards", "batches", "release"},
     *{"park", "unpark", "set-aside", "drop", "accept-gap", "reset", "replay", "migrate", "import-kcl"},
+    *{"forget-root", "adopt-root", "sum-markers"},
 }
 
 

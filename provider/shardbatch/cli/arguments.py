@@ -31,9 +31,17 @@ DAG_ID = Arg(("--dag-id",), help="The DAG to start. Default: that of the batch's
 GROUP_ID = Arg(("--group-id",), help="Its StreamBatch group. Default: that of the batch's owner")
 
 ONE_BATCH = Arg(("--batch",), required=True, help="The batch, as 'batches' shows it")
+IN_SCOPE = Arg(("--scope",), default="", help="The interval run that it belongs to. Default: wherever it is found")
 SCOPE = Arg(("--scope",), default="", help="The interval run that it belongs to. Default: the live application")
 ROOT = Arg(("--root",), required=True, help="The output root, as the application names it; any spelling will do")
 ROOTS_BATCH = Arg(("--batch",), help="Only of this batch. Default: of all that name the root")
+STAGING = Arg(
+    ("--staging",),
+    help=(
+        "The staging folder: an absolute path, file:///... or s3://bucket/prefix?conn_id=CONN_ID. "
+        "Default: staging in section [shardbatch] of Airflow's configuration"
+    ),
+)
 SHARDS = Arg(("--shard",), action="append", default=[], help="This shard (may be given again)")
 ALL = Arg(("--all",), action="store_true", help="All shards, for which it can be done")
 TO = Arg(
@@ -103,13 +111,13 @@ GROUP = GroupCommand(
             name="park",
             help="Make a frozen batch wait for unpark, its shards with it; all others go on",
             func=lazy_load_command("shardbatch.cli.commands.park"),
-            args=(*STORE, ONE_BATCH, SCOPE, REASON, YES, ARG_OUTPUT),
+            args=(*STORE, ONE_BATCH, IN_SCOPE, REASON, YES, ARG_OUTPUT),
         ),
         ActionCommand(
             name="unpark",
             help="Resume a parked batch; max_attempts counts anew",
             func=lazy_load_command("shardbatch.cli.commands.unpark"),
-            args=(*STORE, ONE_BATCH, SCOPE, REASON, YES, ARG_OUTPUT),
+            args=(*STORE, ONE_BATCH, IN_SCOPE, REASON, YES, ARG_OUTPUT),
         ),
         ActionCommand(
             name="set-aside",
@@ -119,18 +127,19 @@ GROUP = GroupCommand(
                 "A run that is at work on it fails in its commit. A preview unless --yes is given."
             ),
             func=lazy_load_command("shardbatch.cli.commands.set_aside"),
-            args=(*STORE, ONE_BATCH, SCOPE, REASON, YES, ARG_OUTPUT),
+            args=(*STORE, ONE_BATCH, IN_SCOPE, REASON, YES, ARG_OUTPUT),
         ),
         ActionCommand(
             name="drop",
-            help="Discard a frozen or parked batch, its slices go into a later one; or forget one that was set aside",
+            help="Discard a batch, its slices go into a later one; forget one set aside; take an interval's back",
             description=(
                 "No record is lost. What an application may have written for the batch stays in the sink as orphans; "
                 "they are named, here and by 'status'. A run that is at work on it fails in its commit. "
+                "Of a committed batch of an interval, readers see the output no longer. "
                 "A preview unless --yes is given."
             ),
             func=lazy_load_command("shardbatch.cli.commands.drop"),
-            args=(*STORE, ONE_BATCH, SCOPE, REASON, YES, ARG_OUTPUT),
+            args=(*STORE, ONE_BATCH, IN_SCOPE, STAGING, REASON, YES, ARG_OUTPUT),
         ),
         ActionCommand(
             name="accept-gap",

@@ -59,6 +59,9 @@ def status(args: Arguments) -> None:
         ("Unfinished batches", tables.batches(found.unfinished, now)),
         ("Batches set aside, kept for a replay", tables.batches(found.set_aside, now)),
         ("Discarded batches, possible orphans in the sink", tables.batches(found.possible_orphans, now)),
+        ("Unfinished batches of intervals", tables.batches(found.intervals.unfinished, now)),
+        ("Batches of intervals set aside, kept for a replay", tables.batches(found.intervals.set_aside, now)),
+        ("Discarded batches of intervals, possible orphans", tables.batches(found.intervals.possible_orphans, now)),
         ("Owners", tables.owners(found.owners, now)),
     ):
         if table:
@@ -80,7 +83,6 @@ def shards(args: Arguments) -> None:
 def batches(args: Arguments) -> None:
     """``airflow shardbatch batches``"""
     with _opened(args) as (store, namespace):
-        statuses.status(store, namespace)
         found = statuses.batches(store, namespace, args.limit)
     answer.show_rows(args.output, found, tables.batches(found, _now_ms()))
 
@@ -144,7 +146,7 @@ def _act(args: Arguments, verb: Callable[..., Sequence[Done]], *, staging: bool 
     """Do what a verb does, or only say it."""
     with _opened(args) as (store, namespace):
         if staging:
-            chosen["landing"] = _landing()
+            chosen["landing"] = _landing(args)
         found = verb(store, namespace, actor=_person(), reason=args.reason, dry_run=not args.yes, **chosen)
     _tell(args, found)
 
@@ -246,11 +248,12 @@ def _foreseen() -> Iterator[None]:
         raise SystemExit(f"{type(error).__name__}: {error}") from None
 
 
-def _landing() -> Landing | None:
-    """The deployment's staging area, where it has one that every group uses."""
-    from shardbatch.hooks.settings import default_staging
+def _landing(args: Arguments) -> Landing | None:
+    """The staging area that an argument names, else the deployment's, where it has one that every group uses."""
+    from shardbatch.hooks.settings import default_staging, staging_of
 
-    found = default_staging()
+    text = getattr(args, "staging", None)
+    found = staging_of(text, "--staging") if text else default_staging()
     return None if found is None else found.open()
 
 

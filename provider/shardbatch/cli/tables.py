@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from shardbatch.consumer.action import Done
 from shardbatch.consumer.migrate import Migrated
 from shardbatch.consumer.replay_run import ReplayRun
-from shardbatch.consumer.status import BatchStatus, OwnerStatus, ShardStatus, Status
+from shardbatch.consumer.status import BatchStatus, IntervalsStatus, OwnerStatus, ShardStatus, Status
 from shardbatch.core.owner import Owner
 
 Table = list[dict[str, str]]
@@ -74,6 +74,7 @@ def summary(found: Status, now_ms: int) -> Table:
         "batches committed": str(found.committed_batches),
         "last commit": age(found.last_commit_ms, now_ms),
         "batches unfinished": str(len(found.unfinished)),
+        "batches of intervals": _intervals(found.intervals),
         "last action of a person": found.last_action or "-",
     }
     return [{"property": name, "value": value} for name, value in lines.items()]
@@ -97,7 +98,9 @@ def batches(found: Iterable[BatchStatus], now_ms: int) -> Table:
     return [
         {
             "batch": item.batch_id,
+            "interval": item.interval or "-",
             "state": _state(item),
+            "readers": item.readers,
             "records": f"{item.records:,}",
             "size": size(item.bytes),
             "gaps": str(item.gaps),
@@ -153,9 +156,19 @@ def actions(found: Iterable[Done]) -> Table:
     ]
 
 
+def _intervals(found: IntervalsStatus) -> str:
+    """How many were committed, and of how many some reader sees the output."""
+    if not found.committed_batches and not found.unfinished:
+        return "-"
+    words = "{} committed, {} of them seen by readers, {} unfinished"
+    return words.format(found.committed_batches, found.seen_batches, len(found.unfinished))
+
+
 def _state(item: BatchStatus) -> str:
     """A batch's state, and what became of it by a person's hand."""
-    aside = {None: "", "kept": " (set aside)", "dropped": " (set aside, dropped)"}[item.set_aside]
+    aside = {None: "", "kept": " (set aside)", "dropped": " (dropped)" if item.interval else " (set aside, dropped)"}[
+        item.set_aside
+    ]
     return item.state + aside + (" (possible orphan)" if item.possible_orphan else "")
 
 

@@ -63,7 +63,7 @@ def choose_starts(consumer: Consumer, batch: Batch, attempt: int, works: Sequenc
         consumer.landing.outputs.look(root, folders, str(batch.namespace), shared=batch.shared)
     require_apart(consumer, batch)
     number, roots = draw_number(consumer, batch, roots)
-    return Chosen(choice.starts, roots, number, note=_note(choice, own_sink=own_sink))
+    return Chosen(choice.starts, roots, number, note=_note(choice, works, own_sink=own_sink))
 
 
 def _choose(consumer: Consumer, batch: Batch, attempt: int, works: Sequence[Work]) -> Choice:
@@ -86,10 +86,12 @@ def _choose(consumer: Consumer, batch: Batch, attempt: int, works: Sequence[Work
     return choice
 
 
-def _note(choice: Choice, *, own_sink: bool) -> str | None:
-    if own_sink and choice.passed_over and not choice.ended:
+def _note(choice: Choice, works: Sequence[Work], *, own_sink: bool) -> str | None:
+    runs = {work.name for work in works if work.runs}
+    passed_over = [name for name in choice.passed_over if name in runs]
+    if own_sink and passed_over and not choice.ended:
         return "committed_by_hand"
-    return "not counted: {}".format(", ".join(choice.passed_over)) if choice.passed_over else None
+    return "not counted: {}".format(", ".join(passed_over)) if passed_over else None
 
 
 def _folder(batch: Batch, start: Start) -> str:

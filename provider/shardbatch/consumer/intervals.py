@@ -24,9 +24,14 @@ def interval_row(rows: Rows, interval: tuple[int, int]) -> IntervalOutput | None
     return cast("IntervalOutput | None", rows.store.get(key_of(rows.namespace, interval)))
 
 
-def highest_numbers(batches: Iterable[Batch]) -> dict[tuple[int, int], int]:
-    """Of each interval the number that readers go by: the highest that was decided, with output or without."""
-    found: dict[tuple[int, int], int] = {}
+def highest_numbers(
+    batches: Iterable[Batch], known: dict[tuple[int, int], int] | None = None
+) -> dict[tuple[int, int], int]:
+    """Of each interval the number that readers go by: the highest that was decided, with output or without.
+
+    ``known`` are those of other batches; these are added to them.
+    """
+    found = {} if known is None else known
     for batch in batches:
         if batch.interval is not None and batch.state is BatchState.COMMITTED:
             found[batch.interval] = max(found.get(batch.interval, 0), batch.number)

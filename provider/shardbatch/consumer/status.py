@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import nlargest
+from types import MappingProxyType
 from typing import cast
 
 from shardbatch.consumer.consumer import Rows
+from shardbatch.consumer.intervals import highest_numbers
 from shardbatch.core.application import Application, Group
 from shardbatch.core.batch import KEPT, Batch, BatchState
 from shardbatch.core.expiry import all_read, unread_since
 from shardbatch.core.lease import Lease
+from shardbatch.core.policies import Sink
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import BATCH, Namespace
 from shardbatch.errors import ConfigurationError
@@ -24,6 +28,11 @@ class BatchStatus:
 
     ``set_aside`` is ``kept`` or ``dropped`` for one that was decided without output. ``possible_orphan``: it was
     discarded, and rows under its id may stand in the sink.
+
+    A batch of an interval run has its ``scope`` and its bounds, as instants and as the text ``interval`` (ISO 8601,
+    UTC); ``number`` is that of its decision among those of the interval. ``readers`` says who sees its output:
+    ``live`` all, ``interval`` those who name the interval, ``replaced`` none, since a later run read the interval
+    again, ``own`` those of the author's own sink, ``none`` nobody.
     """
 
     batch_id: str
@@ -43,6 +52,26 @@ class BatchStatus:
     set_aside: str | None = None
     possible_orphan: bool = False
     dropped: int = 0
+    scope: str = ""
+    interval: str | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    number: int = 0
+    joins: bool = False
+    readers: str = "none"
+
+
+@dataclass(frozen=True)
+class IntervalsStatus:
+    """The batches of an application's interval runs, which count for nothing else. ``seen_batches`` are those whose
+    output some reader sees; of the undecided, the kept and the orphans all are listed."""
+
+    committed_batches: int = 0
+    seen_batches: int = 0
+    last_commit_ms: int | None = None
+    unfinished: tuple[BatchStatus, ...] = ()
+    set_aside: tuple[BatchStatus, ...] = ()
+    possible_orphans: tuple[BatchStatus, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,6 +118,7 @@ class Status:
     ``expires_from_ms`` is the earliest of all shards', ``expires_unknown`` how many of them have none although they
     are not read to their end. ``retention_ms`` is the stream's as of the last claim.
     ``set_aside`` lists what is kept for a replay; readers of committed starts do not see it.
+    All of this is the live application's; its interval runs have ``intervals`` for themselves.
     """
 
     app_name: str
@@ -114,20 +144,25 @@ class Status:
     owners: tuple[OwnerStatus, ...]
     set_aside: tuple[BatchStatus, ...] = ()
     possible_orphans: tuple[BatchStatus, ...] = ()
+    intervals: IntervalsStatus = field(default_factory=IntervalsStatus)
 
 
-def status(store: LeaseStore, namespace: Namespace, scope: str = "") -> Status:
+def status(store: LeaseStore, namespace: Namespace) -> Status:
     """How an application stands.
 
     :raises ConfigurationError: if the store has no such application.
     """
     application = Rows(namespace=namespace, store=store).expect_application()
-    leases = shards(store, namespace, scope, application)
+    leases = shards(store, namespace, "", application)
     unfinished: list[Batch] = []
     aside: list[Batch] = []
     orphans: list[Batch] = []
+    beside: list[Batch] = []
     committed, last_commit = 0, None
-    for batch in _rows(store, namespace, scope):
+    for batch in _rows(store, namespace):
+        if batch.scope:
+            beside.append(batch)
+            continue
         if batch.set_aside == KEPT:
             aside.append(batch)
         if batch.possible_orphan:
@@ -161,6 +196,24 @@ def status(store: LeaseStore, namespace: Namespace, scope: str = "") -> Status:
         owners=_owners(leases, unfinished),
         set_aside=tuple(_batch_status(batch) for batch in aside),
         possible_orphans=tuple(_batch_status(batch) for batch in orphans),
+        intervals=_intervals(beside),
+    )
+
+
+def _intervals(found: Sequence[Batch]) -> IntervalsStatus:
+    highest = highest_numbers(found)
+    committed = [batch for batch in found if batch.state is BatchState.COMMITTED]
+
+    def listed(chosen: Iterable[Batch]) -> tuple[BatchStatus, ...]:
+        return tuple(_batch_status(batch, highest) for batch in chosen)
+
+    return IntervalsStatus(
+        committed_batches=len(committed),
+        seen_batches=sum(_readers(batch, highest) in ("live", "interval") for batch in committed),
+        last_commit_ms=max((batch.committed_at_ms or 0 for batch in committed), default=0) or None,
+        unfinished=listed(batch for batch in found if batch.state in (BatchState.FROZEN, BatchState.PARKED)),
+        set_aside=listed(batch for batch in found if batch.set_aside == KEPT),
+        possible_orphans=listed(batch for batch in found if batch.possible_orphan),
     )
 
 
@@ -178,23 +231,37 @@ def shards(
     return tuple(_shard_status(lease, leases, retention_ms) for lease in leases.values())
 
 
-def batches(store: LeaseStore, namespace: Namespace, limit: int = 20, scope: str = "") -> tuple[BatchStatus, ...]:
+def batches(
+    store: LeaseStore, namespace: Namespace, limit: int = 20, scope: str | None = None
+) -> tuple[BatchStatus, ...]:
     """The latest batches, newest first.
 
     :param limit: how many at most, default 20 (1 or more).
-    :raises ConfigurationError: for a limit below 1.
+    :param scope: those of this scope only (empty: the live application's), default: those of interval runs too.
+    :raises ConfigurationError: for a limit below 1, or if there is neither a batch nor such an application.
     """
     if limit < 1:
         raise ConfigurationError("The limit of batches is {}.".format(limit), remedy="Give 1 or more.")
-    latest = deque(_rows(store, namespace, scope), maxlen=limit)  # ids sort by time
-    return tuple(_batch_status(batch) for batch in reversed(latest))
+    Rows(namespace=namespace, store=store).application()  # of a version that this code reads
+    highest: dict[tuple[int, int], int] = {}
+
+    def looked_at() -> Iterator[Batch]:
+        for batch in _rows(store, namespace):
+            highest_numbers([batch], highest)
+            if scope is None or batch.scope == scope:
+                yield batch
+
+    latest = nlargest(limit, looked_at(), key=lambda batch: batch.batch_id)  # ids sort by time
+    if not latest:
+        Rows(namespace=namespace, store=store).expect_application()
+    return tuple(_batch_status(batch, highest) for batch in latest)
 
 
-def _rows(store: LeaseStore, namespace: Namespace, scope: str) -> Iterator[Batch]:
-    return cast("Iterator[Batch]", store.list(BATCH, namespace, scope))
+def _rows(store: LeaseStore, namespace: Namespace) -> Iterator[Batch]:
+    return cast("Iterator[Batch]", store.list(BATCH, namespace, None))
 
 
-def _batch_status(batch: Batch) -> BatchStatus:
+def _batch_status(batch: Batch, highest: Mapping[tuple[int, int], int] = MappingProxyType({})) -> BatchStatus:
     return BatchStatus(
         batch_id=batch.batch_id,
         state=batch.state.value,
@@ -213,7 +280,32 @@ def _batch_status(batch: Batch) -> BatchStatus:
         set_aside=batch.set_aside,
         possible_orphan=batch.possible_orphan,
         dropped=batch.dropped,
+        scope=batch.scope,
+        interval="/".join(map(utc, batch.interval)) if batch.interval else None,
+        from_ms=batch.from_ms,
+        to_ms=batch.to_ms,
+        number=batch.number,
+        joins=batch.joins,
+        readers=_readers(batch, highest),
     )
+
+
+def _readers(batch: Batch, highest: Mapping[tuple[int, int], int]) -> str:
+    """Who sees its output; ``highest`` has the number that readers go by of each interval."""
+    if batch.state is not BatchState.COMMITTED or batch.set_aside is not None or not batch.records:
+        return "none"
+    if batch.interval is not None and batch.number < highest.get(batch.interval, 0):
+        return "replaced"
+    if not batch.start:
+        return "own" if batch.sink == Sink.OWN.value else "none"
+    return "live" if batch.interval is None or batch.joins else "interval"
+
+
+def utc(instant_ms: int) -> str:
+    """An instant as ISO 8601 text, in UTC."""
+    seconds, rest = divmod(instant_ms, 1000)
+    fraction = ".{:03d}".format(rest) if rest else ""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + fraction + "Z"
 
 
 def _shard_status(lease: Lease, leases: Mapping[str, Lease], retention_ms: int | None) -> ShardStatus:

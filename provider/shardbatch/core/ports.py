@@ -245,7 +245,11 @@ class Landing(Protocol):
     """The staging area. Paths are relative to its folder, with forward slashes. Errors are :class:`StagingError`."""
 
     uri: str
-    outputs: OutputRoots
+
+    @property
+    def outputs(self) -> OutputRoots:
+        """The output roots that can be reached from here."""
+        ...
 
     def check(self, namespace: Namespace) -> None:
         """See that the folder is there and can be written below the namespace, the fence of permissions."""

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from shardbatch.core.rows import Namespace
+
 #: Folder of these files, beside the committed markers.
 OWNERS = "owners"
 #: How their names end; before that stands the application.
@@ -72,6 +74,7 @@ def holders_of(files: Mapping[str, bytes]) -> tuple[Holder, ...]:
             holder = Holder(
                 value["app"], int(value["epoch"]), bool(value.get("shared")), owns=name.endswith(OWNER_SUFFIX)
             )
+            Namespace(*holder.app.split("/", 1))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError("{} does not say whose the root is".format(name)) from error
         found.append(holder)

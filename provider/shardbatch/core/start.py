@@ -119,7 +119,8 @@ class EndRecord:
 class Work:
     """A task instance of the block that Airflow calls a success.
 
-    ``given``: it may have been given the batch. ``runs``: Airflow runs it, which it does not with an EmptyOperator.
+    ``given``: it may have been given the batch. ``runs``: it is run to its end, which Airflow does not do with an
+    EmptyOperator, nor with a branch, whose last act is to skip others.
     """
 
     name: str
@@ -203,7 +204,7 @@ def choose(works: Sequence[Work], left: Mapping[str, Left], attempt: int, *, own
             last = max(records, key=lambda record: (record.try_number, record.token))
             starts.extend(last.starts)
             entered, ended = entered or bool(last.starts), True
-        elif own_sink or not work.runs or (not highest and not work.given):
+        elif own_sink or not (highest or (work.given and work.runs)):
             passed_over.append(work.name)
         else:
             raise _by_hand(work)

@@ -100,13 +100,19 @@ def default_staging() -> Staging | None:
     :raises ConfigurationError: if the setting cannot be read.
     """
     text = setting("staging")
-    if not text:
-        return None
+    return staging_of(text, "Airflow's setting [shardbatch] staging") if text else None
+
+
+def staging_of(text: str, where: str) -> Staging:
+    """The staging folder that a text names; ``where`` it stands is said in the error.
+
+    :raises ConfigurationError: if it cannot be read.
+    """
     uri, _, query = text.partition("?")
     options = dict(parse_qsl(query))
     if options.keys() - {"conn_id", "region"}:
         raise ConfigurationError(
-            f"Airflow's setting [shardbatch] staging = {without_secrets(text)!r} cannot be read.",
+            f"{where} = {without_secrets(text)!r} cannot be read.",
             remedy="Write a URI, for S3 as s3://bucket/prefix?conn_id=aws_default.",
         )
     return Staging(uri, options.get("conn_id"), options.get("region"))

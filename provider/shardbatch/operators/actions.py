@@ -37,8 +37,7 @@ class ActionOperator(BaseOperator):
     :param stream: the stream that it reads; it is not asked.
     :param reason: why, templated; kept on the rows.
     :param leases: where leases are kept, default: the setting ``[shardbatch] leases``.
-    :param staging: where slices stand, default: the setting ``[shardbatch] staging``; needed by none, see ``drop`` and
-        ``reset``.
+    :param staging: where slices stand, default: the setting ``[shardbatch] staging``; see ``drop`` and ``reset``.
     :param preview: only say what would be done, default no; templated: ``true`` or ``false``.
     :raises ConfigurationError: without a lease store or a reason.
     """
@@ -107,7 +106,7 @@ class _OfBatch(ActionOperator):
     """Of one batch.
 
     :param batch_id: the batch, templated.
-    :param scope: that of an interval run's batch, templated; default: the live application.
+    :param scope: that of an interval run's batch, templated; default: wherever the batch is found.
     """
 
     template_fields: Sequence[str] = (*ActionOperator.template_fields, "batch_id", "scope")
@@ -158,9 +157,11 @@ class SetAsideBatchOperator(_OfBatchForced):
 
 
 class DropBatchOperator(_OfBatchForced):
-    """Discards a frozen or parked batch: its slices go into a later one. One that was set aside is kept no longer.
+    """Discards a frozen or parked batch: its slices go into a later one. One that was set aside is kept no longer. Of a
+    committed batch of an interval run, readers see the output no longer, until its run is cleared.
 
-    With staging at hand the output names the folders that finished starts wrote, possible orphans now.
+    With staging at hand the output names the folders that finished starts wrote, possible orphans now. For a committed
+    batch of an interval run it is needed.
 
     :param force: also if its owner is at work, whose commit fails then, having changed nothing. Default no.
     """

@@ -43,7 +43,8 @@ class CommitOperator(Step):
     :param claim_task: id of the claim task and
     :param read_task: of the read task, whose shard errors are reported; default: none.
     :param given: those of them that may be given the batch, and therefore leave an end record; default: all.
-    :param idle: those of them that Airflow never runs; default: none.
+    :param idle: those of them that are not run to their end: Airflow never runs an EmptyOperator, and the last act of
+        a branch is to skip others; default: none.
     """
 
     ui_color = "#d9f2dd"

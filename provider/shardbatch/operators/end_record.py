@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from inspect import isgeneratorfunction
 from typing import Any, Protocol, runtime_checkable
 
+from airflow.sdk import XComArg
+
 from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
@@ -19,6 +21,9 @@ from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.step import final_errors
 
 log = logging.getLogger("shardbatch")
+
+#: The output of freeze that opens the batch.
+_MANIFEST = "manifest_uri"
 
 
 @dataclass(frozen=True)
@@ -63,20 +68,21 @@ def works_of(states: Mapping[str, str | None], task_ids: set[str]) -> dict[str, 
 
 
 def is_given(task: Any, freeze: str) -> bool:
-    """Whether a task is seen to be given the batch: it stands after freeze because it uses an output of that, or one of
-    its fields names it. To be asked before the block is put behind freeze."""
-    fields = (
-        task.partial_kwargs if task.is_mapped else {name: getattr(task, name, None) for name in task.template_fields}
-    )
-    return freeze in task.upstream_task_ids or _names(list(fields.values()), freeze)
+    """Whether a task is seen to be given the batch: one of its fields has the place of the manifest, without which
+    nobody can open it. A branch on the number of records has it not."""
+    if not task.is_mapped:
+        return _has_manifest([getattr(task, name, None) for name in task.template_fields], freeze)
+    return _has_manifest([task.partial_kwargs, task._get_specified_expand_input().value], freeze)
 
 
-def _names(value: Any, task_id: str) -> bool:
+def _has_manifest(value: Any, freeze: str) -> bool:
     if isinstance(value, str):
-        return f"'{task_id}'" in value or f'"{task_id}"' in value
+        return _MANIFEST in value and (f"'{freeze}'" in value or f'"{freeze}"' in value)
+    if isinstance(value, XComArg):
+        return any(task.task_id == freeze and key == _MANIFEST for task, key in value.iter_references())
     if isinstance(value, Mapping):
-        return any(_names(item, task_id) for item in value.values())
-    return isinstance(value, (list, tuple, set)) and any(_names(item, task_id) for item in value)
+        return any(_has_manifest(item, freeze) for item in value.values())
+    return isinstance(value, (list, tuple, set)) and any(_has_manifest(item, freeze) for item in value)
 
 
 def record_end(

@@ -275,7 +275,7 @@ def test_small_files_are_read_in_such_a_place_too(spark: SparkSession, tmp_path:
     assert isinstance(files, GatewayFiles) == (kind == "gateway")
 
     assert files.read(f"{folder}/n1.json") == b"n1.json"
-    assert files.names(str(folder)) == sorted(names)
+    assert set(files.names(str(folder))) - {"below"} == set(names)
     assert files.names(str(folder / "below")) == files.names(str(folder / "nowhere")) == []
     assert files.contents(str(folder), names) == {name: name.encode() for name in names}
     assert files.contents(str(folder), ["n1.json", "n2.json"]) == {"n1.json": b"n1.json", "n2.json": b"n2.json"}

@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from shardbatch import KinesisStream, Policies, SQLLeases, Staging, StreamBatch, errors
+from shardbatch.core.start import Work
 from shardbatch.hooks import steps as hooked
 from tests.support.scripted import ScriptedStream
 
@@ -235,3 +236,50 @@ def test_a_batch_makes_one_event_and_its_replay_none(runs: Runs) -> None:
     runs.execute("r1", "commit", clearing=1)
     assert runs.pushed["r1"]["orders.commit", "committed"]["replayed"]
     assert len(runs.events) == 1
+
+
+@pytest.mark.parametrize("state", ["success", "failed", "skipped", "upstream_failed"])
+def test_a_replay_that_no_commit_would_record_is_refused_before_the_work_starts(runs: Runs, state: str) -> None:
+    runs.stream.put("a")
+    runs.upto("r1", "freeze")
+    runs.states["r1"] = {WORK: "success"}
+    runs.execute("r1", "commit")
+    before = runs.pushed["r1"]["orders.freeze", "attempt"]
+    runs.states["r1"] = {WORK: None, "orders.commit": state}
+    with pytest.raises(
+        AirflowFailException, match=rf"orders.commit is {state} and was not cleared.*include_downstream"
+    ):
+        runs.execute("r1", "freeze")
+    assert runs.pushed["r1"]["orders.freeze", "attempt"] == before
+    runs.states["r1"] = {WORK: None, "orders.commit": None}  # cleared with downstream
+    runs.execute("r1", "freeze")
+    assert runs.pushed["r1"]["orders.freeze", "attempt"] == before + 1
+
+
+def test_an_uncommitted_batch_goes_on_whatever_became_of_commit(runs: Runs) -> None:
+    runs.stream.put("a")
+    runs.upto("r1", "freeze")
+    runs.states["r1"] = {WORK: "failed", "orders.commit": "upstream_failed"}
+    runs.execute("r1", "freeze")
+    assert runs.pushed["r1"]["orders.freeze", "attempt"] == 2
+
+
+def test_commit_counts_the_task_instances_that_ended_as_a_success(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def commit(steps: Any, batch_id: str, attempt: int, works: list[Work]) -> Any:
+        asked.extend(works)
+        raise errors.StagingError("stop here")
+
+    runs.stream.put("a")
+    runs.upto("r1", "freeze")
+    monkeypatch.setattr(hooked.Steps, "commit", commit)
+    task = runs.dag.get_task("orders.commit")
+    task.work = [WORK, "orders.notify", "orders.each", "orders.other"]
+    task.given, task.idle = [WORK, "orders.each"], ["orders.notify"]
+    states = {WORK: "success", "orders.notify": "success", "orders.other": "skipped"}
+    instances = {"orders.each_0": "success", "orders.each_1": "removed", "orders.each_2": "skipped"}
+    monkeypatch.setattr("shardbatch.operators.commit.task_states", lambda *_: {**states, **instances})
+    with pytest.raises(errors.StagingError):
+        runs.execute("r1", "commit")
+    assert asked == [Work("orders.each[0]"), Work("orders.notify", given=False, runs=False), Work(WORK)]

@@ -216,12 +216,18 @@ def test_commit_knows_which_tasks_are_given_the_batch_and_which_airflow_never_ru
     assert commit.work == ["orders.each", "orders.join", "orders.load", "orders.named", "orders.shell", "orders.tell"]
 
 
-def test_where_no_task_is_seen_to_be_given_the_batch_any_may_be() -> None:
-    with dag() as made, group():
-        task(lambda: None, task_id="one")()
-        task(lambda: None, task_id="two")()
+def test_a_branch_on_the_number_of_records_is_not_given_the_batch_and_leaves_no_record() -> None:
+    with dag() as made, group() as batch:
+        pick = task.branch(lambda count: "orders.load", task_id="pick")(batch.record_count)
+        pick >> [task(lambda uri: None, task_id="load")(batch.manifest_uri), EmptyOperator(task_id="other")]
     commit = made.get_task("orders.commit")
-    assert commit.given == commit.work == ["orders.one", "orders.two"]
+    assert (commit.given, commit.idle) == (["orders.load"], ["orders.other", "orders.pick"])
+
+
+def test_a_mapped_task_is_given_the_batch_by_what_it_is_expanded_over() -> None:
+    with dag() as made, group() as batch:
+        BashOperator.partial(task_id="each", bash_command="true").expand(env=[batch.environment, {}])
+    assert made.get_task("orders.commit").given == ["orders.each"]
 
 
 def test_arguments_are_templates_that_the_task_which_uses_them_renders() -> None:
@@ -392,7 +398,7 @@ def test_a_task_that_ends_in_the_triggerer_and_is_given_the_batch() -> None:
 
         return build
 
-    moment = "{{ ti.xcom_pull(task_ids='orders.freeze', key='attempt') }}"
+    moment = "{{ ti.xcom_pull(task_ids='orders.freeze', key='manifest_uri') }}"
     text = refused(waits(target_time=moment, end_from_trigger=True))
     assert "'orders.wait'" in text
     assert "end_from_trigger=False" in text
@@ -404,8 +410,9 @@ def test_a_task_that_ends_in_the_triggerer_and_is_given_the_batch() -> None:
 
 def test_a_mapped_task_that_ends_in_the_triggerer() -> None:
     def build() -> None:
-        with group():
-            DateTimeSensorAsync.partial(task_id="each", end_from_trigger=True).expand(target_time=["a", "b"])
+        with group() as batch:
+            moments = [batch.args[0], "b"]
+            DateTimeSensorAsync.partial(task_id="each", end_from_trigger=True).expand(target_time=moments)
 
     assert "'orders.each'" in refused(build)
 

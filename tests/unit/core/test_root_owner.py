@@ -35,7 +35,14 @@ def test_what_is_written_reads_back() -> None:
 
 def test_other_names_and_hidden_ones_are_passed_over_and_damaged_ones_are_named() -> None:
     assert holders_of({"notes.json": b"{", ".x.claim.json.1.tmp": b"{", ".x.claim.json": b"{"}) == ()
-    for content in (b"{", b"[]", b"{}", b'{"app": "a/s"}', b'{"app": "a/s", "epoch": "x"}'):
+    for content in (
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"app": "a/s"}',
+        b'{"app": "a/s", "epoch": "x"}',
+        b'{"app": "a", "epoch": 1}',
+    ):
         with pytest.raises(ValueError, match=r"x\.claim\.json"):
             holders_of({"x.claim.json": content})
 

@@ -136,6 +136,12 @@ def test_a_work_that_left_nothing_counts_only_if_it_may_have_been_given_the_batc
     assert (found.starts, found.entered, found.passed_over) == ((), False, ("join", "tell"))
 
 
+def test_a_work_that_is_not_run_to_its_end_is_passed_over_unless_it_has_begun_a_start() -> None:
+    assert choose([Work("pick", runs=False)], {}, 1).passed_over == ("pick",)
+    with pytest.raises(NothingFinished, match="by hand"):
+        choose([Work("pick", runs=False)], {"pick": Left((), frozenset({1}))}, 1)
+
+
 def test_a_work_that_entered_a_block_without_asking_for_output_counts() -> None:
     left = {"load": Left((EndRecord("load", 1, 1, "t", (Start("a", 1, "load"),)),))}
     found = choose([Work("load")], left, 1)

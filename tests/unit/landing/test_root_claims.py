@@ -150,6 +150,18 @@ def test_two_processes_of_an_application_do_not_open_the_door_to_another(seed: i
         assert len(set(have)) <= 1
 
 
+def test_a_try_that_withdraws_leaves_the_claim_of_its_applications_other_try() -> None:
+    first, second, other = range(3)
+    order = [first, second, other]  # up to their first steps
+    order += [other]  # looks: nobody
+    order += [first, first, first]  # looks, claims, lists: alone
+    order += [second, second, other]  # looks, claims; the other claims
+    order += [second, second]  # lists, withdraws
+    order += [other, other, first]  # lists, and withdraws; the first has the root
+    have, _ = played(["a/s", "a/s", "b/s"], iter(order))
+    assert have == ["a/s"]
+
+
 def test_those_that_share_a_root_never_hinder_each_other() -> None:
     for first in combinations(range(8), 4):
         order = iter([0 if at in first else 1 for at in range(8)])
