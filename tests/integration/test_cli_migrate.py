@@ -90,4 +90,4 @@ def test_a_replay_that_cannot_be_started_says_why_and_notes_nothing(run: Run) ->
     assert preview["files"].startswith("not known from here")
     assert "no batch 'b2'" in str(run("replay", *WHERE, "--batch", "b2")[0])
     assert "needs a reason" in str(run("replay", *WHERE, "--batch", "b1", "--yes")[0])
-    assert json.loads(run("status", *WHERE)[1])["last_action"] is None
+    assert "migrated to version 2: upgrade" in json.loads(run("status", *WHERE)[1])["last_action"]

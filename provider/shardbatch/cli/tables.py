@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shardbatch.consumer.action import Done
+from shardbatch.consumer.batch_status import BatchStatus, IntervalsStatus
 from shardbatch.consumer.migrate import Migrated
 from shardbatch.consumer.replay_run import ReplayRun
-from shardbatch.consumer.status import BatchStatus, IntervalsStatus, OwnerStatus, ShardStatus, Status
+from shardbatch.consumer.status import OwnerStatus, ShardStatus, Status
 from shardbatch.core.owner import Owner
 
 Table = list[dict[str, str]]

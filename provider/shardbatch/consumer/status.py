@@ -3,75 +3,21 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import nlargest
-from types import MappingProxyType
 from typing import cast
 
+from shardbatch.consumer.batch_status import BatchStatus, IntervalsStatus, batch_status, intervals_status
 from shardbatch.consumer.consumer import Rows
 from shardbatch.consumer.intervals import highest_numbers
 from shardbatch.core.application import Application, Group
 from shardbatch.core.batch import KEPT, Batch, BatchState
 from shardbatch.core.expiry import all_read, unread_since
 from shardbatch.core.lease import Lease
-from shardbatch.core.policies import Sink
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import BATCH, Namespace
 from shardbatch.errors import ConfigurationError
-
-
-@dataclass(frozen=True)
-class BatchStatus:
-    """One batch; ``application`` is what the last one is called at its cluster, ``decided`` the recorded attempt.
-
-    ``set_aside`` is ``kept`` or ``dropped`` for one that was decided without output. ``possible_orphan``: it was
-    discarded, and rows under its id may stand in the sink.
-
-    A batch of an interval run has its ``scope`` and its bounds, as instants and as the text ``interval`` (ISO 8601,
-    UTC); ``number`` is that of its decision among those of the interval. ``readers`` says who sees its output:
-    ``live`` all, ``interval`` those who name the interval, ``replaced`` none, since a later run read the interval
-    again, ``own`` those of the author's own sink, ``none`` nobody.
-    """
-
-    batch_id: str
-    state: str
-    owner: str
-    attempt: int
-    decided: int
-    application: str | None
-    records: int
-    bytes: int
-    gaps: int
-    created_at_ms: int
-    committed_at_ms: int | None
-    attempt_seen_ms: int | None
-    manifest_uri: str | None
-    note: str | None
-    set_aside: str | None = None
-    possible_orphan: bool = False
-    dropped: int = 0
-    scope: str = ""
-    interval: str | None = None
-    from_ms: int | None = None
-    to_ms: int | None = None
-    number: int = 0
-    joins: bool = False
-    readers: str = "none"
-
-
-@dataclass(frozen=True)
-class IntervalsStatus:
-    """The batches of an application's interval runs, which count for nothing else. ``seen_batches`` are those whose
-    output some reader sees; of the undecided, the kept and the orphans all are listed."""
-
-    committed_batches: int = 0
-    seen_batches: int = 0
-    last_commit_ms: int | None = None
-    unfinished: tuple[BatchStatus, ...] = ()
-    set_aside: tuple[BatchStatus, ...] = ()
-    possible_orphans: tuple[BatchStatus, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -192,28 +138,11 @@ def status(store: LeaseStore, namespace: Namespace) -> Status:
         expires_unknown=sum(not shard.all_read and shard.expires_from_ms is None for shard in leases),
         committed_batches=committed,
         last_commit_ms=last_commit,
-        unfinished=tuple(_batch_status(batch) for batch in unfinished),
+        unfinished=tuple(batch_status(batch) for batch in unfinished),
         owners=_owners(leases, unfinished),
-        set_aside=tuple(_batch_status(batch) for batch in aside),
-        possible_orphans=tuple(_batch_status(batch) for batch in orphans),
-        intervals=_intervals(beside),
-    )
-
-
-def _intervals(found: Sequence[Batch]) -> IntervalsStatus:
-    highest = highest_numbers(found)
-    committed = [batch for batch in found if batch.state is BatchState.COMMITTED]
-
-    def listed(chosen: Iterable[Batch]) -> tuple[BatchStatus, ...]:
-        return tuple(_batch_status(batch, highest) for batch in chosen)
-
-    return IntervalsStatus(
-        committed_batches=len(committed),
-        seen_batches=sum(_readers(batch, highest) in ("live", "interval") for batch in committed),
-        last_commit_ms=max((batch.committed_at_ms or 0 for batch in committed), default=0) or None,
-        unfinished=listed(batch for batch in found if batch.state in (BatchState.FROZEN, BatchState.PARKED)),
-        set_aside=listed(batch for batch in found if batch.set_aside == KEPT),
-        possible_orphans=listed(batch for batch in found if batch.possible_orphan),
+        set_aside=tuple(batch_status(batch) for batch in aside),
+        possible_orphans=tuple(batch_status(batch) for batch in orphans),
+        intervals=intervals_status(beside),
     )
 
 
@@ -254,58 +183,11 @@ def batches(
     latest = nlargest(limit, looked_at(), key=lambda batch: batch.batch_id)  # ids sort by time
     if not latest:
         Rows(namespace=namespace, store=store).expect_application()
-    return tuple(_batch_status(batch, highest) for batch in latest)
+    return tuple(batch_status(batch, highest) for batch in latest)
 
 
 def _rows(store: LeaseStore, namespace: Namespace) -> Iterator[Batch]:
     return cast("Iterator[Batch]", store.list(BATCH, namespace, None))
-
-
-def _batch_status(batch: Batch, highest: Mapping[tuple[int, int], int] = MappingProxyType({})) -> BatchStatus:
-    return BatchStatus(
-        batch_id=batch.batch_id,
-        state=batch.state.value,
-        owner=batch.owner,
-        attempt=batch.attempt,
-        decided=batch.decided,
-        application=batch.application[1],
-        records=batch.records,
-        bytes=batch.bytes,
-        gaps=batch.gaps,
-        created_at_ms=batch.created_at_ms,
-        committed_at_ms=batch.committed_at_ms,
-        attempt_seen_ms=batch.attempt_seen_ms,
-        manifest_uri=batch.manifest_uri,
-        note=batch.note,
-        set_aside=batch.set_aside,
-        possible_orphan=batch.possible_orphan,
-        dropped=batch.dropped,
-        scope=batch.scope,
-        interval="/".join(map(utc, batch.interval)) if batch.interval else None,
-        from_ms=batch.from_ms,
-        to_ms=batch.to_ms,
-        number=batch.number,
-        joins=batch.joins,
-        readers=_readers(batch, highest),
-    )
-
-
-def _readers(batch: Batch, highest: Mapping[tuple[int, int], int]) -> str:
-    """Who sees its output; ``highest`` has the number that readers go by of each interval."""
-    if batch.state is not BatchState.COMMITTED or batch.set_aside is not None or not batch.records:
-        return "none"
-    if batch.interval is not None and batch.number < highest.get(batch.interval, 0):
-        return "replaced"
-    if not batch.start:
-        return "own" if batch.sink == Sink.OWN.value else "none"
-    return "live" if batch.interval is None or batch.joins else "interval"
-
-
-def utc(instant_ms: int) -> str:
-    """An instant as ISO 8601 text, in UTC."""
-    seconds, rest = divmod(instant_ms, 1000)
-    fraction = ".{:03d}".format(rest) if rest else ""
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + fraction + "Z"
 
 
 def _shard_status(lease: Lease, leases: Mapping[str, Lease], retention_ms: int | None) -> ShardStatus:

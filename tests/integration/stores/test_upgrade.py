@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from shardbatch.consumer import Frozen
 from shardbatch.consumer.migrate import Migrated, migrate
 from shardbatch.consumer.status import status
 from shardbatch.core import batch as batches
@@ -65,17 +66,14 @@ def rows_in(rig: Rig) -> list[Any]:
     return [row for table in (SHARD_LEASE, BATCH, APPLICATION) for row in rig.store.list(table, SPACE)]
 
 
-def left_by(old: Rig, how: str) -> tuple[Any, ...]:
-    """What a run of the version before leaves, and is over; what a run of this one could do with it."""
-    found = old.claim("left")
-    old.land("left", found)
-    frozen = None
-    if how != "landed":
-        frozen = old.freeze("left")
-    if how == "worked":
+def left_by(old: Rig, how: str) -> Frozen | None:
+    """What a run of the version before leaves, and is over."""
+    old.land("left", old.claim("left"))
+    frozen = None if how == "landed" else old.freeze("left")
+    if how == "worked" and frozen is not None:
         old.work(frozen)
     old.over("left")
-    return found, frozen
+    return frozen
 
 
 def goes_on(old: Rig, new: Rig, how: str) -> None:
@@ -84,7 +82,7 @@ def goes_on(old: Rig, new: Rig, how: str) -> None:
     first = old.run("whole")
     assert first.records == 8
     sent += old.stream.put(*"ijklm")
-    _, frozen = left_by(old, how)
+    frozen = left_by(old, how)
     new.store.prepare()  # what this adds is none of the others' business
     before = rows_in(new)
     steps: list[Any] = [lambda: new.claim("new"), lambda: new.freeze("left"), lambda: new.freeze("x", replay="b1")]
