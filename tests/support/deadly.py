@@ -105,6 +105,7 @@ class DeadlyStaging(Staging):
 
 class _Writer:
     def __init__(self, writer: SliceWriter, orders: Orders) -> None:
+        self.arrivals_ms: tuple[int, int] | None = None
         self._writer = writer
         self._orders = orders
 
@@ -116,7 +117,9 @@ class _Writer:
         self._writer.rest()
 
     def finish(self) -> tuple[LandedFile, ...]:
-        return self._writer.finish()
+        files = self._writer.finish()
+        self.arrivals_ms = self._writer.arrivals_ms
+        return files
 
     def abandon(self) -> None:
         self._writer.abandon()

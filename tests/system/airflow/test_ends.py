@@ -42,7 +42,7 @@ def ends_kinds(scene: Scene) -> None:
     assert seen(scene, "waiting") == of("waiting", scene.sent)
     assert seen(scene, "shell0") == seen(scene, "shell1") == scene.sent
     batch_id = scene.batch_id("p")
-    found = scene.airflow.folder.glob(f"staging/test/{scene.name}/batches/{batch_id}/works/*/ended/1-1-*.json")
+    found = scene.airflow.folder.glob(f"staging/test/{scene.name}/batches/{batch_id}/works/*/ended/1-*.json")
     works = {path.parent.parent.name for path in found}
     assert works == {"batch.plain", "batch.shell~5b0~5d", "batch.shell~5b1~5d", "batch.waiting"}
     assert sorted(start.work for start in scene.batch().start) == [

@@ -143,6 +143,7 @@ def test_only_the_starts_of_this_try_stand_in_it(block: Block) -> None:
     work = one_task(block)
     block.start("orders.work", "s1", token="id-1")
     block.start("orders.work", "s2", token="id-2")
+    block.start("orders.work", "s3", token="id-3")  # a later try has begun while this one lives on
     run(work, block.context(work, "id-2", try_number=2))
     assert block.records() == {"orders.work/1-2-id-2": ["s2"]}
 

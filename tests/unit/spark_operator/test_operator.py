@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import SQLLeases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
+from shardbatch.operators.end_record import Bound
 from shardbatch.operators.spark import SparkSubmitBatchOperator
 from shardbatch.task_group import StreamBatch
 
@@ -129,6 +131,45 @@ def test_each_mapped_task_works_under_a_name_of_its_own(given: dict[str, Any]) -
     mapped = cast("Any", {**context(), "ti": SimpleNamespace(map_index=3)})
     assert task._submission_of(context()).work == "transform"
     assert task._submission_of(mapped).work == "transform[3]"
+
+
+def test_a_try_hands_on_the_token_of_the_submission_that_it_goes_on_with_and_else_its_own(
+    given: dict[str, Any],
+) -> None:
+    memory: dict[str, Any] = {}
+    store = SimpleNamespace(get=memory.get, set=memory.__setitem__)
+
+    def token(try_id: str, goes_on: str | None = None, external: str | None = None) -> str:
+        task = operator(**given)
+        task._bind_reconnection(task._submission_of(context()))
+        memory[task.external_id_key] = external
+        task._goes_on = goes_on
+        return task._token({**context(), "ti": SimpleNamespace(id=try_id), "task_state_store": store})
+
+    assert token("id-1") == "id-1"
+    assert token("id-2") == "id-2"  # nothing is known of what the try before may have submitted
+    assert token("id-3", goes_on="standalone:driver-1") == "id-2"  # the batch row knows it
+    assert token("id-4", external="driver-1") == "id-2"
+    memory.clear()
+    assert token("id-5", goes_on="standalone:driver-1") == ""  # of an earlier version: it was told none
+    assert operator(**given)._token({**context(), "ti": SimpleNamespace(id="id-6")}) == "id-6"
+
+
+def test_an_end_record_needs_to_know_what_the_application_was_told(given: dict[str, Any]) -> None:
+    task = operator(**given)
+    assert task.bound() is None
+    task._submission = replace(task._submission_of(context()), token="id-1")
+    assert task.bound() == Bound("b1", 2, "id-1", did_nothing=False, sure=True)
+    task._submission = replace(task._submission, token="")
+    assert task.bound() == Bound("b1", 2, "", did_nothing=False, sure=False)
+    task._did_nothing = True
+    assert cast("Bound", task.bound()).did_nothing
+
+
+def test_outside_of_a_group_it_leaves_its_end_record_by_itself(given: dict[str, Any]) -> None:
+    assert operator(**given)._post_execute_hook is not None
+    mapped = SparkSubmitBatchOperator.partial(task_id="each", **given).expand(application=["a", "b"])
+    assert mapped.unmap({"application": "a"})._post_execute_hook is not None
 
 
 def test_killing_a_task_that_has_not_begun_does_nothing(given: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from shardbatch.hooks import spark
 from shardbatch.hooks.spark import Submission
 
 SUBMISSION = Submission(
-    "b1", 3, "s3://lake/staging/etl/orders/batches/b1/manifest.json", "sha256:00", "orders.transform"
+    "b1", 3, "s3://lake/staging/etl/orders/batches/b1/manifest.json", "sha256:00", "orders.transform", "try-1"
 )
 MASTERS: dict[str, dict[str, Any]] = {
     "local": {"host": "local[2]"},
@@ -50,6 +50,7 @@ def test_the_configuration_names_the_batch_in_every_mode(hook: Any, mode: str) -
         "spark.shardbatch.attempt=3",
         "spark.shardbatch.digest=sha256:00",
         "spark.shardbatch.work=orders.transform",
+        "spark.shardbatch.token=try-1",
         "spark.shardbatch.batch=b1",
     ):
         assert told[told.index(value) - 1] == "--conf"
@@ -67,7 +68,7 @@ def test_the_environment_names_the_batch_where_the_process_has_one(hook: Any, mo
     words(made)
     assert made._env["SHARDBATCH_MANIFEST"] == SUBMISSION.manifest_uri
     assert (made._env["SHARDBATCH_ATTEMPT"], made._env["SHARDBATCH_WORK"]) == ("3", "orders.transform")
-    assert made._env["MINE"] == "1"
+    assert (made._env["SHARDBATCH_TOKEN"], made._env["MINE"]) == ("try-1", "1")
 
 
 def test_standalone_cluster_mode_has_no_environment_and_is_not_refused_for_it(hook: Any) -> None:
