@@ -310,8 +310,10 @@ class Breaker(RuleBasedStateMachine):
         )
     )
     def backfill(self, data: Any, hours: int, gap: GapPolicy) -> None:
-        """An interval run begins, beside the live ones; its interval was over a while ago, or is that of one before."""
-        end = self.world.time.ms - HOUR_MS // 3
+        """An interval run begins, beside the live ones; its interval was over a while ago, or just now, or is that of
+        one before."""
+        ago = data.draw(st.sampled_from([0, HOUR_MS // 3])) if self.theme != "outputs" else 0
+        end = self.world.time.ms - ago
         spans = [Interval(end - hours * HOUR_MS, end), *(r.interval for r in self.world.runs if r.interval)]
         span = data.draw(st.sampled_from(spans[::-1]))
         self.world.new_run(interval=span, policies=Policies(gap=gap))

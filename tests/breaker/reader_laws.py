@@ -65,9 +65,10 @@ class ReaderLaws:
         wanted = process.wanted.get(old.row_count if old else 0) if new.records else frozenset()
         assert wanted is not None, f"{name}: takes {_named(new.start)}, and must not decide"
         assert wanted == set(new.start), f"{name}: takes {_named(new.start)}, not {_named(wanted)}"
-        if new.records:
-            unseen = self._places(new.roots) - process.looked
-            assert not unseen, f"{name}: nobody looked at {unseen} before"
+        if not new.records:
+            return
+        unseen = self._places(new.roots) - process.looked
+        assert not unseen, f"{name}: nobody looked at {unseen} before"
         if old is not None and old.set_aside is not None and new.sink == "starts":
             assert any(start.attempt > old.decided for start in new.start), f"{name}: it was set aside after its starts"
 

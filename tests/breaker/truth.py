@@ -47,7 +47,7 @@ def wanted(world: World, process: Process) -> Wanted:
             return None
         try_ = last_try(world, batch_id, work, highest)
         if try_ is None:
-            if not own_sink and runs(work) and (highest or world.plans.given(work)):
+            if not own_sink and (highest or (world.plans.given(work) and runs(work))):
                 return None
         elif try_.application is not None:
             if not try_.application.whole:

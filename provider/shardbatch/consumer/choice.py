@@ -8,11 +8,11 @@ decision every later run of the application would wait for the marker that canno
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shardbatch.consumer.consumer import Consumer
-from shardbatch.consumer.intervals import draw_number, require_apart, require_latest
+from shardbatch.consumer.intervals import draw_number, require_apart, require_latest, roots_before
 from shardbatch.consumer.settle import one_each, roots_of, starts_at
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.policies import Sink
@@ -57,13 +57,20 @@ def choose_starts(consumer: Consumer, batch: Batch, attempt: int, works: Sequenc
     _require_room(batch, choice.starts)
     require_latest(consumer, batch)
     outputs = [output for start in choice.starts for output in start.outputs]
-    roots = one_each(consumer.landing, [*roots_of(consumer.landing, batch), *outputs])
-    for root in roots:
-        folders = [_folder(batch, start) for start in starts_at(consumer.landing, choice.starts, root)]
-        consumer.landing.outputs.look(root, folders, str(batch.namespace), shared=batch.shared)
+    earlier = [*roots_of(consumer.landing, batch), *roots_before(consumer, batch)]
+    roots = one_each(consumer.landing, [*earlier, *outputs])
+    _look(consumer, batch, choice.starts, roots)
     require_apart(consumer, batch)
-    number, roots = draw_number(consumer, batch, roots)
-    return Chosen(choice.starts, roots, number, note=_note(choice, own_sink=own_sink))
+    number, told = draw_number(consumer, batch, roots)
+    _look(consumer, batch, choice.starts, set(told) - set(roots))  # those of a run that has drawn since
+    return Chosen(choice.starts, told, number, note=_note(choice, own_sink=own_sink))
+
+
+def _look(consumer: Consumer, batch: Batch, starts: Sequence[Start], roots: Iterable[str]) -> None:
+    """See that all of these roots can be told."""
+    for root in roots:
+        folders = [_folder(batch, start) for start in starts_at(consumer.landing, starts, root)]
+        consumer.landing.outputs.look(root, folders, str(batch.namespace), shared=batch.shared)
 
 
 def _choose(consumer: Consumer, batch: Batch, attempt: int, works: Sequence[Work]) -> Choice:

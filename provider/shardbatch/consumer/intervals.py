@@ -61,6 +61,12 @@ def _require_latest(batch: Batch, row: IntervalOutput | None) -> None:
         )
 
 
+def roots_before(consumer: Consumer, batch: Batch) -> tuple[str, ...]:
+    """The roots of all runs over its interval so far, which its decision is told in too."""
+    row = interval_row(consumer, batch.interval) if batch.interval is not None else None
+    return row.roots if row is not None else ()
+
+
 def draw_number(consumer: Consumer, batch: Batch, roots: Sequence[str]) -> tuple[int, tuple[str, ...]]:
     """The number of an interval's decision, and the roots that it is told in: its own and those of earlier runs.
 
