@@ -339,6 +339,13 @@ class StreamBatch(TaskGroup):
         return ConfigurationError(f"DAG {self.dag.dag_id!r}, StreamBatch {self.group_id!r}: {text}", remedy=remedy)
 
 
+#: What the trigger form says of an interval.
+_APART = (
+    "The run works on records that arrived in this time, also if they are committed already. Its output is not among "
+    "what readers of the live application see: read_committed(spark, out, interval=(from, to)) reads it."
+)
+
+
 def batch_params(group_id: str) -> dict[str, Param]:
     """DAG params through which a run may ask something of a group, for the trigger form; all are empty by default.
 
@@ -356,7 +363,7 @@ def batch_params(group_id: str) -> dict[str, Param]:
 
     return {
         f"{group_id}.mode": param("Mode", "string", enum=[None, *MODES]),
-        f"{group_id}.from": param("Records arrived from", "string", format="date-time"),
+        f"{group_id}.from": param("Records arrived from", "string", format="date-time", description=_APART),
         f"{group_id}.to": param("… and before", "string", format="date-time"),
         f"{group_id}.replay": param("Committed batch to replay", "string", minLength=1),
         f"{group_id}.max_shards": param("Shards at most", "integer", minimum=1),
