@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import shardbatch
 from tests.support.batches import NAMESPACE, freeze
+from tests.support.outputs import commit
 
 if TYPE_CHECKING:
     from shardbatch.landing.area import StagingArea
@@ -60,3 +62,27 @@ def test_an_application_works_through_spark_connect(area: StagingArea, out: str)
     printed = run(area, out, BARRED=AIRFLOW_SIDE, REMOTE="local[1]")
 
     assert "files=FrameFiles\ncopied=25 of=25\ncommitted=0\n" in printed
+
+
+@pytest.mark.parametrize("remote", ["", "local[1]"], ids=["classic", "connect"])
+def test_a_reader_needs_pyspark_and_nothing_else(tmp_path: Path, remote: str) -> None:
+    out = str(tmp_path / "o[ut] {pr,od} *?")
+    commit(out, "a", {"day=2026-01-01": {"n": [1]}, "day=2026-01-02": {"n": [2]}})
+    commit(out, "b", {"day=2026-01-01": {"n": [3]}}, decided=2)
+    barred = AIRFLOW_SIDE if remote else f"pyarrow,pandas,numpy,{AIRFLOW_SIDE}"
+    environment = {
+        **{name: os.environ[name] for name in ("PATH", "JAVA_HOME", "PYTHONPATH") if name in os.environ},
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "TZ": "UTC",
+        "BARRED": barred,
+        "OUT": out,
+        "REMOTE": remote,
+    }
+    job = JOB.with_name("read_job.py")
+    done = subprocess.run([sys.executable, job], env=environment, capture_output=True, text=True, timeout=280)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    day = datetime.date(2026, 1, 1)
+    rows = [(1, day, "a", 1), (2, datetime.date(2026, 1, 2), "a", 1), (3, day, "b", 2)]
+    assert f"rows={rows}\ncolumns=['n', 'day']\nnew=3 a,b, then ()\n" in done.stdout

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from contextlib import contextmanager
@@ -11,12 +10,9 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 import pytest
 
-from shardbatch.core.decision import Decision
 from shardbatch.errors import ConfigurationError, NothingFinished, StagingError
 from shardbatch.landing import layout
 from shardbatch.landing.files import Files
@@ -24,6 +20,7 @@ from shardbatch.landing.sums import sum_markers
 from shardbatch.spark import open_batch, read_changes, read_committed
 from shardbatch.spark.files import FrameFiles, GatewayFiles, files_of
 from tests.support.batches import freeze
+from tests.support.outputs import commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,22 +37,6 @@ TEN = NINE + timedelta(hours=1)
 
 def ms(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)
-
-
-def commit(
-    out: str, batch_id: str, folders: dict[str, dict[str, list[Any]]], decided: int = 1, **more: Any
-) -> Decision:
-    """Rows by partition folder (``day=2026-01-01``, or empty), and the marker that a commit leaves."""
-    start = f"s{decided}{batch_id}"
-    for partition, columns in folders.items():
-        folder = Path(out, layout.output_folder(batch_id, start), partition)
-        folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table(columns), folder / "part-0.parquet")
-    decision = Decision(batch_id, decided, ((start, decided),) if folders else (), app="etl/orders", **more)
-    marker = Path(out, layout.MARKERS, layout.marker_name(batch_id, decided))
-    marker.parent.mkdir(parents=True, exist_ok=True)
-    marker.write_text(json.dumps(decision.to_json()))
-    return decision
 
 
 def rows(frame: DataFrame, *names: str) -> list[Any]:
