@@ -18,6 +18,7 @@ from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import GapPolicy, Intervals, Outputs, Policies
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.position import LATEST, TRIM_HORIZON
+from tests.breaker.applications import Application
 from tests.breaker.ends import drain
 from tests.breaker.faults import FATES, HandRenewal
 from tests.breaker.laws import Laws
@@ -236,8 +237,17 @@ class Breaker(RuleBasedStateMachine):
             self.world.mark_work(run, str(process.work), "success")
         elif word.startswith("begun") and application in self.world.cluster.restartable():
             self.world.cluster.restart(application, lives=word == "begun beside")
+            self._beside(data, process, application)
         while not process.finished and not process.abandoned:
             self._step(process, GO)
+
+    def _beside(self, data: Any, process: Process, application: Application) -> None:
+        """The driver before goes on for some steps, where it lives, between those of the task."""
+        for _ in range(data.draw(st.integers(0, MOST_CALLS))):
+            if not process.finished:
+                self._step(process, GO)
+            application.step(self.world.landing, application.drivers[-2])
+            self.laws.look()
 
     @rule(data=st.data(), lives=st.booleans())
     @precondition(lambda self: self.theme in OUTPUTS and self.world.cluster.restartable())
