@@ -11,33 +11,31 @@ from unittest.mock import patch
 
 from hypothesis import note
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
-from shardbatch.core.policies import GapPolicy, Intervals, Outputs, Policies
+from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.position import LATEST, TRIM_HORIZON
 from tests.breaker.ends import drain
 from tests.breaker.faults import FATES, HandRenewal
 from tests.breaker.laws import Laws
+from tests.breaker.outputs import MOST_CALLS, OUTPUTS, Outputs
 from tests.breaker.persons import ASKING, VERBS, choices, start
-from tests.breaker.plans import TAKEN, Plans
+from tests.breaker.plans import Plans
 from tests.breaker.process import GO, Fate, Process
 from tests.breaker.stores import namespace
-from tests.breaker.world import TASKS, Run, World
+from tests.breaker.world import TASKS, World
 
 #: A schedule keeps to a theme, so that what belongs together comes close together; ``all`` has everything.
 THEMES = tuple(os.environ.get("BREAKER_THEMES", "tries stream people beside outputs outputs all").split())
-PEOPLE, BESIDE, OUTPUTS = ("people", "all"), ("beside", "all"), ("outputs", "beside", "all")
+PEOPLE, BESIDE = ("people", "all"), ("beside", "all")
 REPLAYS = ("people", "outputs", "all")
 STREAM, TIME = ("stream", "people", "beside", "all"), ("stream", "beside", "all")
 MOST_RUNS = 6
-MOST_CALLS = 15
 MOST_RECORDS = 40
 MOST_SHARDS = 7
-MOST_CLEARS = 2
-MOST_PASSES = 5
 MOST_INTERVALS = 2
 MOST_VERBS = 3
 HOUR_MS = 3_600_000
@@ -51,19 +49,13 @@ READING: list[dict[str, Any]] = [
     {"limits": ReadLimits(run_duration=timedelta(minutes=5), concurrency=1)},
     {"limits": ReadLimits(duration=timedelta(milliseconds=6), concurrency=1), "read_tasks": 1},
 ]
-#: How a try of a work or a commit comes to its end, most of them well.
-TRIES_END = (*("well",) * 8, "killed", "lingers", "marked", "begun again", "begun beside", "lingers")
 KEYS = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6)
 
 
-class Breaker(RuleBasedStateMachine):
+class Breaker(Outputs):
     """A few runs of two deployments on one application, whose every call may meet another's."""
 
     store: ClassVar[LeaseStore]
-    world: World
-    laws: Laws
-    spent: Counter[str]
-    theme = ""
 
     @initialize(
         theme=st.sampled_from(THEMES),
@@ -84,7 +76,7 @@ class Breaker(RuleBasedStateMachine):
         plans = Plans(tape if theme in OUTPUTS else b"")
         self.world = World(self.store, namespace(), LATEST if latest else TRIM_HORIZON, shards, plans)
         self.world.reachable = reach
-        self._author(plans)
+        self.author(plans)
         self.laws = Laws(self.world)
         self.spent = Counter()
         self.world.stream.put(*keys)
@@ -92,14 +84,6 @@ class Breaker(RuleBasedStateMachine):
             self.world.stream.reshard(1, merge=merge)
             self.world.stream.put(*keys)
         self.world.new_run()
-
-    def _author(self, plans: Plans) -> None:
-        """What the author of the DAG said, and another application that writes to one of the roots."""
-        joins = plans.choose(("apart", "apart", "join"))
-        self.world.outputs = Outputs(shared=plans.choose((False, True)), intervals=Intervals(joins))
-        self.world.sink = plans.choose(("starts", "starts", "starts", "starts", "own"))
-        self.world.sharing = plans.choose((False, True))
-        self.world.landing.outputs.taken = {TAKEN: plans.choose((True, False))}
 
     # who goes on
 
@@ -187,71 +171,6 @@ class Breaker(RuleBasedStateMachine):
     def clear(self, data: Any, task: str) -> None:
         """Somebody clears a run, whatever its state."""
         self.world.clear(data.draw(st.sampled_from(self._clearable())), task)
-        self.go_on(data)
-
-    def _clearable(self) -> list[Run]:
-        most = MOST_PASSES if self.theme == "outputs" else MOST_CLEARS
-        return [run for run in self.world.runs if run.state != "deleted" and run.clears < most]
-
-    @rule(data=st.data(), state=st.sampled_from(["success", "success", "skipped"]))
-    @precondition(lambda self: self.theme in OUTPUTS and self.spent["marked"] < 3 and self._markable())
-    def mark(self, data: Any, state: str) -> None:
-        """A person marks a work that has not ended, maybe while it runs."""
-        self.spent["marked"] += 1
-        run = data.draw(st.sampled_from(self._markable()))
-        self.world.mark_work(run, data.draw(st.sampled_from(run.to_do)), state)
-        self.go_on(data)
-
-    def _markable(self) -> list[Run]:
-        runs = [run for run in self.world.runs if run.state in ("running", "failed")]
-        return [run for run in runs if run.task == "work" and run.to_do]
-
-    @rule(data=st.data(), task=st.sampled_from(("work", "work", "work", "freeze", "commit")))
-    @precondition(lambda self: self.theme in OUTPUTS and self._passing())
-    def pass_over(self, data: Any, task: str) -> None:
-        """A run goes on, if need be cleared, to its end; of its works and commits some try dies or looks dead."""
-        run = data.draw(st.sampled_from(self._passing()))
-        if run.state != "running":
-            self.world.clear(run, task)
-        if data.draw(st.booleans()):
-            self.world.landing.outputs.away.clear()
-        for _ in range(15):
-            for chosen in self.world.live(run) + [self.world.start_task(run, which) for which in self.world.due(run)]:
-                self._try(data, run, chosen)
-
-    def _passing(self) -> list[Run]:
-        return [run for run in self.world.runs if run.state == "running" or run in self._clearable()]
-
-    def _try(self, data: Any, run: Run, process: Process) -> None:
-        word = data.draw(st.sampled_from(TRIES_END)) if process.task in ("work", "commit") else "well"
-        for _ in range(data.draw(st.integers(1, 2 * MOST_CALLS)) if word != "well" else 0):
-            if not process.finished:
-                self._step(process, GO)
-        application = process.application
-        if word == "killed" and not process.finished:
-            process.kill()
-        elif word == "lingers" and not process.finished:
-            process.abandoned = True
-        elif word == "marked" and not process.finished and process.task == "work":
-            self.world.mark_work(run, str(process.work), "success")
-        elif word.startswith("begun") and application in self.world.cluster.restartable():
-            self.world.cluster.restart(application, lives=word == "begun beside")
-        while not process.finished and not process.abandoned:
-            self._step(process, GO)
-
-    @rule(data=st.data(), lives=st.booleans())
-    @precondition(lambda self: self.theme in OUTPUTS and self.world.cluster.restartable())
-    def restart(self, data: Any, lives: bool) -> None:
-        """A cluster begins another driver of an application."""
-        self.world.cluster.restart(data.draw(st.sampled_from(self.world.cluster.restartable())), lives=lives)
-        self.go_on(data)
-
-    @rule(data=st.data(), root=st.sampled_from(["out", "rejects"]))
-    @precondition(lambda self: self.theme in OUTPUTS and self.spent["away"] < 2)
-    def lose_root(self, data: Any, root: str) -> None:
-        """A root is out of reach, or in reach again."""
-        self.spent["away"] += 1
-        self.world.landing.outputs.away ^= {root}
         self.go_on(data)
 
     @rule(data=st.data())

@@ -31,10 +31,11 @@ BLOCKS: tuple[tuple[str, ...], ...] = (
 _OUT, _BOTH, _EACH, _REJECTS = (("out",),), (("out", "rejects"),), (("out",), ("rejects",)), (("rejects//",),)
 #: The blocks of an application, each with its roots.
 PLANS: tuple[tuple[tuple[str, ...], ...], ...] = (
-    *(_OUT, _BOTH, _EACH, _REJECTS) * 3,
+    *(_OUT, _BOTH, _EACH, _REJECTS) * 2,
     (("out",), ("out//",)),
     (("rejects",), ()),
     ((),),
+    (),
     (),
     ((TAKEN,),),
 )

@@ -52,8 +52,8 @@ class ReaderLaws:
         assert places >= self._places(root for start in starts for root in start.outputs), f"{name}: a root is missing"
         if before is not None:
             assert places >= self._places(before.roots), f"{name}: a root is forgotten"
-            assert before.number == new.number, f"{name}: its number changes"
-        elif new.interval is not None and process.task == "commit" and new.records:
+            assert before.number in (0, new.number), f"{name}: its number changes"
+        if new.interval is not None and new.start and not (before and before.number):
             others = [b.number for b in self._books.decided.values() if b.interval == new.interval]
             assert new.number > 0, f"{name}: nobody drew its number"
             assert new.number not in others, f"{name}: another has its number"
