@@ -80,7 +80,7 @@ import sys
 from airflow.sdk import DAG, BaseOperator, TaskGroup
 before = set(sys.modules)
 import shardbatch
-for name in set(shardbatch.__all__) - {"CommittedFile", "open_batch", "read_committed_files"}:
+for name in set(shardbatch.__all__) - {"open_batch", "read_committed_files", "CommittedFile"}:
     getattr(shardbatch, name)
 print(" ".join(sorted({name.partition(".")[0] for name in set(sys.modules) - before})))
 """
