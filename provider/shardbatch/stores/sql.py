@@ -33,7 +33,7 @@ def open_url(url: str, **options: Any) -> SQLStore:
 
 
 class SQLStore:
-    """Rows in three tables; may be used by many threads.
+    """Rows in a few tables; may be used by many threads.
 
     :param engine: a SQLAlchemy URL or an engine. Its password is never shown.
     :param create: make missing tables, columns and indexes in :meth:`prepare` (default), else only check for them.

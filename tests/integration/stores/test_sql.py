@@ -91,7 +91,8 @@ def test_the_tables_can_stand_in_a_schema_behind_a_prefix(store: SQLStore) -> No
     assert other.create(ROW)
     assert list(other.list(SHARD_LEASE, SPACE)) == [ROW]
     assert list(store.list(SHARD_LEASE, SPACE)) == []
-    assert set(sa.inspect(store.engine).get_table_names("team_a")) == {"sb_shard_lease", "sb_batch", "sb_application"}
+    made = set(sa.inspect(store.engine).get_table_names("team_a"))
+    assert made == {"sb_shard_lease", "sb_batch", "sb_application", "sb_interval_output"}
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
