@@ -74,7 +74,8 @@ def _said(task: Any, name: str) -> bool:
     """Whether an argument of a task, or of some instance of a mapped one, is true."""
     if not task.is_mapped:
         return bool(getattr(task, name, False))
-    return bool(task.partial_kwargs.get(name) or _expanded(task).get(name))
+    mapped = _expanded(task).get(name)
+    return bool(task.partial_kwargs.get(name)) or (any(mapped) if isinstance(mapped, (list, tuple)) else bool(mapped))
 
 
 def _expanded(task: Any) -> Mapping[str, Any]:

@@ -293,6 +293,7 @@ class StreamBatch(TaskGroup):
         work = [task for task in inside.values() if not task.is_setup and not task.is_teardown]
         freeze, commit = self._ours["freeze"], self._ours["commit"]
         given = sorted(task.task_id for task in work if is_given(task, freeze.task_id))
+        beside = {task.task_id for task in inside.values() if is_given(task, freeze.task_id)} - set(given)
         if not work:
             self._require_landing_only(inside)
             commit.trigger_rule = TriggerRule.ALL_SUCCESS  # it stands directly after freeze, a setup task
@@ -300,6 +301,13 @@ class StreamBatch(TaskGroup):
         for task in inside.values():
             if not task.upstream_task_ids & inside.keys():
                 task.set_upstream(freeze)
+        for task in inside.values():
+            if task not in work and task.task_id in beside:
+                raise self._wrong(
+                    f"task {task.task_id!r} is a setup or teardown and is given the batch: what it writes would never "
+                    "be committed.",
+                    "Let a work task use the batch.",
+                )
         commit.set_upstream([task for task in work if task.task_id not in commit.upstream_task_ids])
         commit.work = sorted(task.task_id for task in work)
         commit.given = given

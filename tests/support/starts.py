@@ -26,7 +26,10 @@ class LocalFiles:
         return _local(uri).read_bytes()
 
     def names(self, folder: str) -> list[str]:
-        return sorted(path.name for path in _local(folder).iterdir())
+        return sorted(path.name for path in _local(folder).glob("*") if path.is_file())
+
+    def contents(self, folder: str, names: Sequence[str]) -> dict[str, bytes]:
+        return {name: _local(folder, name).read_bytes() for name in names if _local(folder, name).exists()}
 
     def there(self, folder: str) -> bool:
         return any(path.is_file() for path in _local(folder).rglob("*"))

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.intervals import draw_number, require_apart, require_latest, roots_before
-from shardbatch.consumer.settle import one_each, roots_of, starts_at
+from shardbatch.consumer.settle import one_each, roots_of, writers_of
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.policies import Sink
-from shardbatch.core.start import Choice, Start, Work, choose
-from shardbatch.errors import ConfigurationError, NothingFinished
+from shardbatch.core.start import Choice, Left, Start, Work, choose, resolve
+from shardbatch.errors import ConfigurationError, NothingFinished, StartUnfinished
 
 #: Most bytes of the starts on a batch row: an item of DynamoDB holds 400 KB with all else.
 MOST_START_BYTES = 300_000
@@ -68,17 +68,24 @@ def choose_starts(consumer: Consumer, batch: Batch, attempt: int, works: Sequenc
 
 def _look(consumer: Consumer, batch: Batch, starts: Sequence[Start], roots: Iterable[str]) -> None:
     """See that all of these roots can be told."""
+    writers = writers_of(consumer.landing, starts)
     for root in roots:
-        folders = [_folder(batch, start) for start in starts_at(consumer.landing, starts, root)]
+        folders = [_folder(batch, start) for start in writers.get(consumer.landing.outputs.place(root), [])]
         consumer.landing.outputs.look(root, folders, str(batch.namespace), shared=batch.shared)
 
 
 def _choose(consumer: Consumer, batch: Batch, attempt: int, works: Sequence[Work]) -> Choice:
     own_sink = batch.sink == Sink.OWN.value
     left = consumer.landing.left_by(batch.namespace, batch.batch_id, [work.name for work in works])
+    left = {name: _with_late_starts(consumer, batch, name, found) for name, found in left.items()}
     choice = choose(works, left, attempt, own_sink=own_sink)
     if own_sink:
         return choice
+    if not works:
+        raise NothingFinished(
+            "This commit names no work, so nothing of batch {} is committed.".format(batch.batch_id),
+            remedy="Give CommitOperator(work=[...]) the ids of the tasks that work on the batch.",
+        )
     if not choice.entered:
         raise NothingFinished(
             "None of the work of batch {} has entered a block of open_batch up to attempt {}, so nothing is "
@@ -93,6 +100,29 @@ def _choose(consumer: Consumer, batch: Batch, attempt: int, works: Sequence[Work
     return choice
 
 
+def _with_late_starts(consumer: Consumer, batch: Batch, work: str, found: Left) -> Left:
+    """With the starts that an application has begun since its task ended: the task submitted a job and did not wait.
+
+    :raises StartUnfinished: if it has not left a block well; another task of the block has to wait for it.
+    """
+    last = found.last
+    if last is None or not last.token or not found.unnamed:
+        return found
+    begun, done = consumer.landing.starts_of(batch.namespace, batch.batch_id, work, last.attempt)
+    if not any(start.token == last.token for start in begun):
+        return found
+    try:
+        starts = resolve(work, last.attempt, last.token, begun, done, sure=True)
+    except StartUnfinished as error:
+        raise StartUnfinished(
+            "The application of {} is in a block of open_batch, or has left one badly, though its task has "
+            "ended.".format(work),
+            remedy="Let a task of the block wait for its end (a sensor, or wait_for_completion=True).",
+        ) from error
+    others = tuple(record for record in found.ends if record is not last)
+    return replace(found, ends=(*others, replace(last, starts=starts)))
+
+
 def _note(choice: Choice, *, own_sink: bool) -> str | None:
     if own_sink and choice.passed_over and not choice.ended:
         return "committed_by_hand"
@@ -104,7 +134,8 @@ def _folder(batch: Batch, start: Start) -> str:
 
 
 def _require_room(batch: Batch, starts: Sequence[Start]) -> None:
-    size = len(json.dumps([start.to_json() for start in starts]))
+    outputs = {output for start in starts for output in start.outputs}
+    size = len(json.dumps([start.to_json() for start in starts])) + len(json.dumps([*outputs, *batch.roots]))
     if size > MOST_START_BYTES:
         raise ConfigurationError(
             "The {} starts of batch {} take {} bytes of its row, which may have {}.".format(

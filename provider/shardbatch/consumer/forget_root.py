@@ -60,7 +60,12 @@ def forget_root(
         found = [action.at_batch(batch_id)[1]]
     else:
         found = [batch for batch in _batches(action) if stays(batch) is None]
-    intervals = [] if batch_id is not None else [row for row in _intervals(action) if not all(map(keep, row.roots))]
+    chosen = None if batch_id is None and not scope else {batch.interval for batch in found}
+    intervals = [
+        row
+        for row in _intervals(action)
+        if not all(map(keep, row.roots)) and (chosen is None or row.interval in chosen)
+    ]
     if intervals or any(stays(batch) is None for batch in found):
         action.record("root {}".format(root))
     done = [action.change(batch, stays, forgotten, lambda batch: _effect(batch, keep))[0] for batch in found]

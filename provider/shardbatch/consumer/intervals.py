@@ -49,6 +49,12 @@ def require_latest(consumer: Consumer, batch: Batch) -> None:
 
     :raises ReplayRefused: if one has.
     """
+    if batch.scope and batch.interval is None and batch.records:
+        raise ReplayRefused(
+            "Batch {} of an interval run was frozen by version 0.1.0, which did not write its bounds down: readers "
+            "would take it for a live one.".format(batch.batch_id),
+            remedy="Drop it with 'airflow shardbatch drop --batch', and start a new run over the interval.",
+        )
     if batch.interval is not None and batch.number:
         _require_latest(batch, interval_row(consumer, batch.interval))
 
@@ -56,8 +62,8 @@ def require_latest(consumer: Consumer, batch: Batch) -> None:
 def _require_latest(batch: Batch, row: IntervalOutput | None) -> None:
     if row is not None and batch.number and batch.number < row.number:
         raise ReplayRefused(
-            "A later run read the interval of batch {} again, and readers go by that one.".format(batch.batch_id),
-            remedy="Clear the latest run over it, or start a new one; 'airflow shardbatch batches' lists them.",
+            "A later run over the interval of batch {} has decided, or was about to.".format(batch.batch_id),
+            remedy="Start a new run over the interval; 'airflow shardbatch batches' lists those that there were.",
         )
 
 

@@ -33,8 +33,10 @@ def mark(landing: Landing, batch: Batch) -> None:
 
     From the row alone: whoever does it, and however often, the text is the same.
     """
-    for root in roots_of(landing, batch):
-        landing.outputs.mark(root, decision_at(landing, batch, root))
+    roots = roots_of(landing, batch)
+    writers = writers_of(landing, batch.start)
+    for root in roots:
+        landing.outputs.mark(root, _decision(batch, writers.get(landing.outputs.place(root), []), roots))
 
 
 def roots_of(landing: Landing, batch: Batch) -> tuple[str, ...]:
@@ -50,19 +52,26 @@ def one_each(landing: Landing, roots: Iterable[str]) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def starts_at(landing: Landing, starts: Iterable[Start], root: str) -> list[Start]:
-    """Those starts that wrote below a root, however they spelled it."""
-    place = landing.outputs.place(root)
-    return [start for start in starts if any(landing.outputs.place(output) == place for output in start.outputs)]
+def writers_of(landing: Landing, starts: Iterable[Start]) -> dict[str, list[Start]]:
+    """The starts that wrote to each place, however they spelled it."""
+    found: dict[str, list[Start]] = {}
+    for start in starts:
+        for place in {landing.outputs.place(output) for output in start.outputs}:
+            found.setdefault(place, []).append(start)
+    return found
 
 
 def decision_at(landing: Landing, batch: Batch, root: str) -> Decision:
     """What one root is told of a decided batch."""
-    writers = sorted(starts_at(landing, batch.start, root), key=lambda start: start.start_id)
+    writers = writers_of(landing, batch.start).get(landing.outputs.place(root), [])
+    return _decision(batch, writers, roots_of(landing, batch))
+
+
+def _decision(batch: Batch, writers: Sequence[Start], roots: tuple[str, ...]) -> Decision:
     return Decision(
         batch_id=batch.batch_id,
         decided=batch.decided,
-        starts=tuple((start.start_id, start.attempt) for start in writers),
+        starts=tuple(sorted((start.start_id, start.attempt) for start in writers)),
         app=str(batch.namespace),
         interval=batch.interval,
         number=batch.number,
@@ -70,7 +79,7 @@ def decision_at(landing: Landing, batch: Batch, root: str) -> Decision:
         min_arrival_ms=batch.min_arrival_ms,
         max_arrival_ms=batch.max_arrival_ms,
         committed_ms=batch.committed_at_ms,
-        roots=roots_of(landing, batch),
+        roots=roots,
     )
 
 

@@ -60,6 +60,11 @@ class Handover:
     claim: str
 
 
+def is_holder(name: str) -> bool:
+    """Whether a file of the owners folder is an owner or a claim, and not one in the making."""
+    return name.endswith((OWNER_SUFFIX, CLAIM_SUFFIX)) and not name.startswith((".", "_"))
+
+
 def holders_of(files: Mapping[str, bytes]) -> tuple[Holder, ...]:
     """What the files of the owners folder say, by name; other names and hidden ones are passed over.
 
@@ -67,7 +72,7 @@ def holders_of(files: Mapping[str, bytes]) -> tuple[Holder, ...]:
     """
     found = []
     for name, content in sorted(files.items()):
-        if name.startswith((".", "_")) or not name.endswith((OWNER_SUFFIX, CLAIM_SUFFIX)):
+        if not is_holder(name):
             continue
         try:
             value = json.loads(content)

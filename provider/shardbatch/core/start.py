@@ -50,7 +50,7 @@ class Begun:
 
     Tokens of later tries are greater. ``incarnation`` is one for each driver process and sorts by its birth;
     ``driver_attempt`` numbers the processes that a cluster started one after another for one submission, 0 where it is
-    not known. Start ids sort by the time of their beginning.
+    not known. ``application`` is Spark's own id of it. Start ids sort by the time of their beginning.
     """
 
     start_id: str
@@ -59,6 +59,7 @@ class Begun:
     token: str = ""
     incarnation: str = ""
     driver_attempt: int = 0
+    application: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -69,6 +70,7 @@ class Begun:
             "token": self.token,
             "incarnation": self.incarnation,
             "driver_attempt": self.driver_attempt,
+            "application": self.application,
         }
 
     @classmethod
@@ -82,6 +84,7 @@ class Begun:
             token=get("token", ""),
             incarnation=get("incarnation", ""),
             driver_attempt=int(get("driver_attempt") or 0),
+            application=get("application", ""),
         )
 
 
@@ -129,10 +132,29 @@ class Work:
 
 @dataclass(frozen=True)
 class Left:
-    """What stands beside a manifest of one work: its end records, and the attempts in which it began a start."""
+    """What stands beside a manifest of one work: its end records, and the attempts in which it began a start, with the
+    ids of these starts."""
 
     ends: tuple[EndRecord, ...] = ()
     begun: frozenset[int] = frozenset()
+    started: frozenset[tuple[int, str]] = frozenset()
+
+    @property
+    def highest(self) -> int:
+        """The highest attempt in which the work left anything, 0 if it left nothing."""
+        return max([*self.begun, *(record.attempt for record in self.ends)], default=0)
+
+    @property
+    def last(self) -> EndRecord | None:
+        """The end record of the last try of that attempt, if there is one."""
+        records = [record for record in self.ends if record.attempt == self.highest]
+        return max(records, key=lambda record: (record.try_number, record.token), default=None)
+
+    @property
+    def unnamed(self) -> bool:
+        """Whether a start of that attempt is named by none of its end records."""
+        named = {start.start_id for record in self.ends for start in record.starts}
+        return any(number == self.highest and start_id not in named for number, start_id in self.started)
 
 
 @dataclass(frozen=True)
@@ -160,12 +182,14 @@ def resolve(
     """
     known = [start for start in begun if start.attempt == attempt]
     own = [start for start in known if start.token == token]
-    if not own and not sure:
-        own = [start for start in known if start.token < token or not token]
+    if not own:  # an application that was not told any token is no other try's for certain
+        own = [s for s in known if not s.token or (not sure and (s.token < token or not token))]
     if not own:
         return ()
-    # Numbers of a cluster compare within one submission only, so tokens come first: those of later tries are greater.
-    last = max(own, key=lambda start: (start.token, start.driver_attempt, start.incarnation))
+    newest = max(own, key=lambda start: (start.token, start.incarnation))
+    # Numbers of a cluster compare within one of its applications only: a try may have submitted another since.
+    same = [s for s in own if (s.token, s.application) == (newest.token, newest.application)]
+    last = max(same, key=lambda start: (start.driver_attempt, start.incarnation))
     mine = sorted(
         (start for start in own if (start.token, start.incarnation) == (last.token, last.incarnation)),
         key=lambda start: start.start_id,
@@ -195,12 +219,10 @@ def choose(works: Sequence[Work], left: Mapping[str, Left], attempt: int, *, own
     entered = ended = False
     for work in sorted(works, key=lambda item: item.name):
         found = left.get(work.name, Left())
-        highest = max([*found.begun, *(record.attempt for record in found.ends)], default=0)
+        highest, last = found.highest, found.last
         if highest > attempt:
             raise _later(work, highest, attempt)
-        records = [record for record in found.ends if record.attempt == highest]
-        if records:
-            last = max(records, key=lambda record: (record.try_number, record.token))
+        if last is not None:
             starts.extend(last.starts)
             entered, ended = entered or bool(last.starts), True
         elif own_sink or not (highest or (work.given and work.runs)):
@@ -223,5 +245,6 @@ def _by_hand(work: Work) -> NothingFinished:
     return NothingFinished(
         "{} is a success, but it did not end by itself in this attempt: it was marked by hand, or it ended where "
         "shardbatch does not run. What its application wrote may be half, so nothing is committed.".format(work.name),
-        remedy="Clear the task with its downstream tasks, so that it runs again and commit after it.",
+        remedy="Clear the task with its downstream tasks, so that it runs again and commit after it. (A task that is "
+        "wired by hand leaves an end record only if record_end was called for it.)",
     )

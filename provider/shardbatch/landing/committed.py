@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import pyarrow.fs as pafs
 from shardbatch.core.views import Moment, shown, wanted
 from shardbatch.landing import layout
 from shardbatch.landing.files import Files, explained
-from shardbatch.landing.location import joined, locate
+from shardbatch.landing.location import joined, locate, rewritten
 from shardbatch.landing.markers import told
 
 #: What Spark and Hive call the partition of null.
@@ -61,12 +62,12 @@ def read_committed_files(
     :raises ConfigurationError: for a moment without a time zone.
     """
     view = wanted(interval=interval, since=since, until=until, committed_since=committed_since, batches=batches)
-    location = locate(out)
+    location, shared = locate(out), rewritten(out, {"s3a": "s3", "s3n": "s3"})  # as others than Hadoop spell it
     if filesystem is None:
         with explained("reach", out):
-            filesystem = pafs.LocalFileSystem() if location.local else pafs.FileSystem.from_uri(out)[0]
-    files, root = Files(filesystem), location.path
-    shown_as = root if location.local else out.rstrip("/")
+            filesystem = pafs.LocalFileSystem() if location.local else pafs.FileSystem.from_uri(shared)[0]
+    files, root = Files(filesystem), os.path.abspath(location.path) if location.local else location.path
+    shown_as = root if location.local else shared.rstrip("/")
 
     def found(one: tuple[str, str, int]) -> list[CommittedFile]:
         batch_id, start_id, attempt = one

@@ -34,7 +34,7 @@ MANIFEST = "manifest.json"
 WORKS, BEGUN, DONE, ENDED = "works", "begun", "done", "ended"
 #: Instead of a work's name; no name can be quoted so.
 UNNAMED = "~"
-#: Characters of a work's name that stand in its folder's; file systems take 255 bytes.
+#: Characters of a text that stand in a name; file systems take 255 bytes, and some of ours get a suffix.
 LONGEST_NAME = 150
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[._]")
@@ -98,14 +98,16 @@ def works_folder(namespace: Namespace, batch_id: str) -> str:
 
 
 def work_folder(work: str) -> str:
-    """The folder of one work in it; of applications that were not told for which they work, too.
+    """The folder of one work in it; of applications that were not told for which they work, too."""
+    return short(work) or UNNAMED
 
-    A task's id may be longer than a name in a folder may: then its beginning and its hash stand for it.
-    """
-    name = quoted(work) or UNNAMED
+
+def short(text: str) -> str:
+    """As :func:`quoted`, but of a text that is too long its beginning and its hash stand for it."""
+    name = quoted(text)
     if len(name) <= LONGEST_NAME:
         return name
-    return "{}~{}".format(name[:LONGEST_NAME], hashlib.sha256(work.encode("utf-8")).hexdigest()[:32])
+    return "{}~{}".format(name[:LONGEST_NAME], hashlib.sha256(text.encode("utf-8")).hexdigest()[:32])
 
 
 def start_name(attempt: int, start_id: str) -> str:

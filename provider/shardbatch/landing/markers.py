@@ -31,7 +31,7 @@ class SmallFiles(Protocol):
         """What stands in these files of a folder, by name; one that is gone is left out."""
 
 
-class _Gone(Exception):
+class Gone(Exception):
     """A file that was listed is not there any more."""
 
 
@@ -48,7 +48,7 @@ def told(files: SmallFiles, root: str, *, at_least: Token | None = None) -> Told
         markers, sums, settled = _listed(files, root)
         try:
             found = _read(files, root, markers, sums, settled)
-        except _Gone as error:
+        except Gone as error:
             complaint = f"{error} was listed and then gone"
             continue
         if at_least is None or found.reaches(at_least):
@@ -95,7 +95,7 @@ def read_sums(files: SmallFiles, root: str, names: Iterable[str]) -> list[Sum]:
         name = left.pop()
         content = files.contents(folder, [name]).get(name)
         if content is None:
-            raise _Gone(joined(folder, name))
+            raise Gone(joined(folder, name))
         try:
             one = Sum.loads(sum_number(name) or 0, content)
         except UnsupportedSchema:
@@ -130,7 +130,7 @@ def _read(files: SmallFiles, root: str, markers: list[str], sum_names: list[str]
     decisions = []
     for name in names:
         if name not in contents:
-            raise _Gone(joined(folder, name))
+            raise Gone(joined(folder, name))
         decisions.append(_decision(joined(folder, name), name, contents[name]))
     number = max((sum_number(name) or 0 for name in sum_names), default=0)
     return Told(merged(sums, decisions), number, tuple(sum_names), settled)

@@ -165,12 +165,12 @@ class OutputRoots:
         self._write_owner(files, path, replace(holder, epoch=epoch, owns=True))
 
     def _write_claim(self, files: Files, path: str, holder: Holder) -> str:
-        name = joined(path, _OWNERS, holder.name(layout.quoted(holder.app), secrets.token_hex(8)))
+        name = joined(path, _OWNERS, holder.name(layout.short(holder.app), secrets.token_hex(8)))
         files.write(name, holder.dumps())
         return name
 
     def _write_owner(self, files: Files, path: str, holder: Holder) -> None:
-        files.create(joined(path, _OWNERS, holder.name(layout.quoted(holder.app))), holder.dumps())
+        files.create(joined(path, _OWNERS, holder.name(layout.short(holder.app))), holder.dumps())
 
     def _holders(self, files: Files, path: str) -> tuple[Holder, ...]:
         folder = joined(path, _OWNERS)
@@ -187,8 +187,8 @@ class OutputRoots:
 
     def _see(self, files: Files, path: str, root: str, folders: Sequence[str] = ()) -> None:
         """Every folder is seen; without any, the root. A mount that went away must not become a folder of that name."""
-        for folder in folders:
-            if not files.exists(joined(path, folder)):
+        for folder, there in zip(folders, files.all_there([joined(path, folder) for folder in folders])):
+            if not there:
                 raise StagingError(f"The start's data are not seen in {joined(root, folder)}.", remedy=_SHARE)
         if not folders and not files.whole and not files.exists(path):
             raise StagingError(

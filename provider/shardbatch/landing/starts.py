@@ -53,20 +53,22 @@ class StartMarks:
         """What stands beside a batch's manifest of each of these works; none of one that left nothing."""
         folder = joined(self.root, layout.works_folder(namespace, batch_id))
         ends: dict[str, list[str]] = {}
-        begun: dict[str, set[int]] = {}
+        started: dict[str, set[tuple[int, str]]] = {}
         for path in self._files.below(folder):
             work, kind, name, *_ = [*path.partition(folder + "/")[2].split("/"), "", ""]
             number = layout.attempt_of(name)
             if kind == layout.ENDED and number is not None:
                 ends.setdefault(work, []).append(path)
             elif kind == layout.BEGUN and number is not None:
-                begun.setdefault(work, set()).add(number)
+                started.setdefault(work, set()).add((number, name.partition("-")[2]))
+        asked = {layout.work_folder(work): work for work in works}
+        read = self._read([path for place in asked for path in ends.get(place, ())], EndRecord.from_json)
         found: dict[str, Left] = {}
-        for work in works:
-            place = layout.work_folder(work)
-            if place in ends or place in begun:
-                records = self._read(ends.get(place, ()), EndRecord.from_json)
-                found[work] = Left(tuple(records), frozenset(begun.get(place, ())))
+        for place, work in asked.items():
+            records = tuple(record for record in read if record.work == work)
+            begun = frozenset(started.get(place, ()))
+            if records or begun:
+                found[work] = Left(records, frozenset(number for number, _ in begun), begun)
         return found
 
     def finished_starts(self, namespace: Namespace, batch_id: str) -> list[Start]:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from shardbatch.core.sums import GUARD, GUARD_TEXT, Entry, Sum, sum_name, sum_number
-from shardbatch.errors import StagingError
+from shardbatch.errors import StagingError, UnsupportedSchema
 from shardbatch.landing import layout
 from shardbatch.landing.files import Files
 from shardbatch.landing.location import joined
-from shardbatch.landing.markers import covered_by, loose, read_sums, sums_folder, told
+from shardbatch.landing.markers import Gone, covered_by, loose, read_sums, sums_folder, told
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def sum_markers(
     """
     try:
         return _summed(files, root, least, grace, now)
-    except StagingError as error:
+    except (StagingError, UnsupportedSchema, Gone) as error:
         log.warning("The markers of %s were not summed up; readers need more time, no more. %s", root, error)
         return None
 

@@ -23,6 +23,8 @@ from shardbatch.operators.step import final_errors
 
 log = logging.getLogger("shardbatch")
 
+#: Where a task notes in its state store which attempt a try of it works for.
+BOUND = "shardbatch_bound"
 #: The output of freeze that opens the batch.
 _MANIFEST = "manifest_uri"
 
@@ -112,6 +114,8 @@ def record_end(
 
 def record_ends(task: Any, application: Application, freeze: str, *, only: bool) -> None:
     """As :func:`record_end`, for a group's application."""
+    if getattr(task, "leaves_end_record", False):
+        return  # an operator that is wired by hand and stands in a group all the same
     ending = _Ending(application, freeze, only)
     if task.is_mapped:
         given = task.partial_kwargs
@@ -120,6 +124,7 @@ def record_ends(task: Any, application: Application, freeze: str, *, only: bool)
     else:
         task._pre_execute_hook = _after(task._pre_execute_hook, ending.begin)
         task._post_execute_hook = _after(task._post_execute_hook, ending.end)
+        task.leaves_end_record = True
         if hasattr(task, "skip_all_except"):
             task.execute = ending.execute
 
@@ -137,9 +142,17 @@ class _Ending:
     def begin(self, context: Any, *_: Any) -> None:
         if not self._freeze:
             return  # the operator knows its batch itself
-        ti = context["ti"]
-        batch_id, attempt = (ti.xcom_pull(task_ids=self._freeze, key=key) for key in ("batch_id", "attempt"))
-        self._bound[str(ti.id)] = Bound(str(batch_id), int(attempt), str(ti.id)) if batch_id else None
+        ti, memory = context["ti"], context.get("task_state_store")
+        # A try that was deferred begins again in another process; freeze may have opened the next attempt meanwhile.
+        note = memory.get(BOUND) if memory is not None else None
+        if not isinstance(note, dict) or note.get("id") != str(ti.id):
+            batch_id, attempt = (ti.xcom_pull(task_ids=self._freeze, key=key) for key in ("batch_id", "attempt"))
+            note = {"id": str(ti.id), "batch_id": batch_id, "attempt": attempt}
+            if memory is not None and batch_id:
+                memory.set(BOUND, note)
+        self._bound[str(ti.id)] = (
+            Bound(str(note["batch_id"]), int(note["attempt"]), str(ti.id)) if note["batch_id"] else None
+        )
 
     def execute(self, context: Any, **more: Any) -> Any:
         """Execute a branch or a short circuit: where it skips tasks it ends by an exception, past what follows it."""

@@ -62,23 +62,27 @@ class FreezeOperator(Step):
     def args(self) -> list[str]:
         """The argument list from which ``open_batch`` finds its batch; templates that the task which uses them renders,
         so that the application knows for which task and try it works."""
-        return [f"--shardbatch-{name}={value}" for name, value in self._handover().items()]
+        return [f"--shardbatch-{name}={{{{ {value} }}}}" for name, value in self._handover().items()]
 
     @property
     def environment(self) -> dict[str, str]:
-        """The same as environment variables."""
-        return {f"SHARDBATCH_{name.upper()}": value for name, value in self._handover().items()}
+        """The same as environment variables, whose values are texts also where a DAG renders native objects."""
+        native = self.has_dag() and self.dag.render_template_as_native_obj
+        form = '{{{{ "\'" ~ ({}) ~ "\'" }}}}' if native else "{{{{ {} }}}}"
+        return {f"SHARDBATCH_{name.upper()}": form.format(value) for name, value in self._handover().items()}
 
     def _handover(self) -> dict[str, str]:
+        """What is handed over, as expressions of Jinja."""
+
         def output(key: str) -> str:
-            return "{{ ti.xcom_pull(task_ids='" + self.task_id + "', key='" + key + "') }}"
+            return f"ti.xcom_pull(task_ids='{self.task_id}', key='{key}')"
 
         return {
             "manifest": output("manifest_uri"),
             "attempt": output("attempt"),
             "digest": output("manifest_digest"),
-            "work": "{{ ti.task_id }}{{ '' if ti.map_index in (none, -1) else '[%d]' % ti.map_index }}",
-            "token": "{{ ti.id }}",
+            "work": "ti.task_id ~ ('' if ti.map_index in (none, -1) else '[%d]' % ti.map_index)",
+            "token": "ti.id",
         }
 
     def execute(self, context: Context) -> dict[str, Any]:

@@ -114,7 +114,8 @@ class SparkBatch:
     def _refuse_others(self, out: str) -> None:
         """Commit would refuse the root too, but only when all the work is done."""
         folder = joined(out, layout.MARKERS, root_owner.OWNERS)
-        files = {name: self._files.read(joined(folder, name)) for name in self._files.names(folder)}
+        names = [name for name in self._files.names(folder) if root_owner.is_holder(name)]
+        files = self._files.contents(folder, names)  # without those that another application has withdrawn since
         app = str(self.manifest.namespace)
         try:
             known = root_owner.holders_of(files)
@@ -148,7 +149,8 @@ class SparkBatch:
 
     def __enter__(self) -> SparkBatch:
         start_id = f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
-        begun = Begun(start_id, self.attempt, self._work, self._token, INCARNATION, _driver_attempt(self.spark))
+        number, application = _driver_of(self.spark)
+        begun = Begun(start_id, self.attempt, self._work, self._token, INCARNATION, number, application)
         # Before anything can be written: whoever judges the end of the application must know of every start.
         self._leave(layout.BEGUN, "begun.json", begun)
         self.start_id = start_id
@@ -196,14 +198,15 @@ class SparkBatch:
         return frame.select(*[column if n == "shard_generation" else F.col(n) for n in RECORD_SCHEMA.names])
 
 
-def _driver_attempt(spark: SparkSession) -> int:
-    """Which process of its application this driver is, where a cluster says so (YARN); 0 where nobody knows."""
+def _driver_of(spark: SparkSession) -> tuple[int, str]:
+    """Which process of its application this driver is, where a cluster says so (YARN), and that application's id; 0 and
+    nothing where nobody knows."""
     try:
         context: Any = spark.sparkContext
         found = context._jsc.sc().applicationAttemptId()
-        return int(found.get()) if found.isDefined() else 0
-    except Exception:  # noqa: BLE001 - a session without a JVM, or an id that is no number: the time of begin decides
-        return 0
+        return int(found.get()) if found.isDefined() else 0, str(context.applicationId)
+    except Exception:  # noqa: BLE001 - a session without a JVM, or an id that is no number: the time of birth decides
+        return 0, ""
 
 
 def open_batch(

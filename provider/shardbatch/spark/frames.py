@@ -151,7 +151,7 @@ class Reading:
         if error is not None and "PATH_NOT_FOUND" in str(error):
             raise error
         frames = []
-        for folder in folders:
+        for folder in (folder for group in self._groups(folders).values() for folder in group):  # with files in them
             frame = self._reader().load(self._path(folder))
             values = {"batch_id": F.lit(folder.batch_id), "attempt": F.lit(folder.attempt)}
             frames.append(frame.select("*", *[values[name].alias(name) for name in self.columns]))

@@ -128,6 +128,12 @@ def test_columns_of_the_authors_own_named_as_our_folders_stay_his(
     ]
     with pytest.raises(ConfigurationError, match="of this name itself"):
         read_committed(spark, out, columns=("batch_id",))
+    empty = Path(out, layout.output_folder("c", "s1c"))  # a batch without a row beside them
+    commit(out, "c", {"": {}})
+    for file in empty.glob("*"):
+        file.unlink()
+    (empty / "_SUCCESS").touch()
+    assert rows(read_committed(spark, out), "batch_id", "start") == [("mine-a", 7), ("mine-b", 7)]
 
 
 def test_a_column_that_is_not_ours_cannot_be_asked_for(spark: SparkSession, out: str) -> None:

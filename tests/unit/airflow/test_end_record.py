@@ -174,6 +174,26 @@ def test_a_task_whose_application_left_a_block_half_done_fails_and_may_be_retrie
     assert block.records() == {}
 
 
+class Memory(dict[str, Any]):
+    """A task's state store."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = value
+
+
+def test_a_try_that_was_deferred_stays_with_its_attempt_though_freeze_opened_another(block: Block) -> None:
+    memory = Memory()
+    work = one_task(block)
+    work._pre_execute_hook({**block.context(work), "task_state_store": memory})
+    block.start("orders.work", "s1", token="id-1")
+    block.told["attempt"] = 2  # another task of the block was cleared meanwhile, and freeze with it
+    resumed = one_task(block)  # in another process
+    run(resumed, {**block.context(resumed), "task_state_store": memory})
+    assert block.records() == {"orders.work/1-1-id-1": ["s1"]}
+    run(resumed, {**block.context(resumed, "id-2"), "task_state_store": memory})  # another try asks anew
+    assert block.records()["orders.work/2-1-id-2"] == []
+
+
 def test_of_several_tasks_that_are_given_the_batch_each_must_say_for_which_it_works(block: Block) -> None:
     with DAG("d", schedule=None) as made, block.group() as batch:
         for name in ("one", "two"):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from airflow.providers.standard.operators.bash import BashOperator
@@ -217,6 +218,35 @@ def test_commit_knows_which_tasks_are_given_the_batch_and_which_airflow_never_ru
     assert commit.idle == ["orders.join"]
     rest = ["orders.each", "orders.join", "orders.tell"]
     assert commit.work == sorted([*commit.given, *rest])
+
+
+def test_a_setup_or_teardown_that_is_given_the_batch_is_refused() -> None:
+    def build() -> None:
+        with group() as batch:
+            made = task(lambda uri: None, task_id="prepare")(batch.manifest_uri)
+            made.operator.as_setup() >> EmptyOperator(task_id="work")
+
+    assert "'orders.prepare' is a setup or teardown" in refused(build)
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_the_environment_is_texts_also_where_a_dag_renders_native_objects(native: bool) -> None:
+    with dag(render_template_as_native_obj=native) as made, group() as batch:
+        work = BashOperator(task_id="work", bash_command="true", env=batch.environment)
+    ti = SimpleNamespace(
+        id=UUID(int=7),
+        task_id="orders.work",
+        map_index=-1,
+        xcom_pull=lambda task_ids, key: {"attempt": 1}.get(key, key),
+    )
+    rendered = work.render_template(batch.environment, {"ti": ti}, made.get_template_env())
+    assert rendered == {
+        "SHARDBATCH_MANIFEST": "manifest_uri",
+        "SHARDBATCH_ATTEMPT": "1",
+        "SHARDBATCH_DIGEST": "manifest_digest",
+        "SHARDBATCH_WORK": "orders.work",
+        "SHARDBATCH_TOKEN": str(UUID(int=7)),
+    }
 
 
 def test_a_branch_on_the_number_of_records_is_not_given_the_batch() -> None:

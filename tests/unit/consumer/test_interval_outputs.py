@@ -102,7 +102,7 @@ def test_a_replay_of_the_first_after_the_second_is_refused_before_anything_chang
     first.whole()
     second.whole()
     before = every_row(rig)
-    with pytest.raises(ReplayRefused, match="later run read the interval"):
+    with pytest.raises(ReplayRefused, match="later run over the interval"):
         first.frozen()  # before the work, not only behind it
     assert every_row(rig) == before
     assert of_interval(rig, span) == sent
@@ -115,7 +115,7 @@ def test_a_replay_that_was_at_work_when_a_later_run_decided_is_refused_in_its_co
     first.worked(roots=("late",))
     second.whole()
     before = every_row(rig)
-    with pytest.raises(ReplayRefused, match="later run read the interval"):
+    with pytest.raises(ReplayRefused, match="later run over the interval"):
         first.commit()
     assert every_row(rig) == before
     assert rig.decisions("late") == {}

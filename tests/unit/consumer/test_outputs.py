@@ -271,6 +271,40 @@ def test_work_that_entered_no_block_is_not_committed_as_nothing(rig: Rig) -> Non
     assert rig.starts_read() == ["a"]
 
 
+def test_a_job_that_begins_after_its_task_has_ended_counts_all_the_same(rig: Rig) -> None:
+    made = frozen(rig)
+    rig.end(made, "submit", token="t")  # an operator that does not wait; a sensor does
+    rig.end(made, "wait", token="u")
+    rig.start(made, "submit", "a", token="t", incarnation="i1")
+    assert rig.commit("r1", made, works=["submit", "wait"]).newly
+    assert rig.starts_read() == ["a"]
+
+
+def test_a_job_that_nobody_waits_for_is_not_committed_half(rig: Rig) -> None:
+    made = frozen(rig)
+    rig.end(made, "submit", token="t")
+    rig.start(made, "submit", "a", roots=["out1"], token="t", incarnation="i1")
+    rig.start(made, "submit", "b", roots=["out2"], token="t", incarnation="i1", done=False)
+    with pytest.raises(StartUnfinished, match="wait for its end"):
+        rig.commit("r1", made, works=["submit"])
+    assert row(rig, made.batch_id).state is BatchState.FROZEN
+
+
+def test_a_driver_that_lives_on_behind_its_successor_does_not_matter_after_the_end(rig: Rig) -> None:
+    made = frozen(rig)
+    rig.work(made, start_id="b", token="t", incarnation="i2")
+    rig.start(made, start_id="c", token="t", incarnation="i1", done=False)
+    assert rig.commit("r1", made).newly
+    assert rig.starts_read() == ["b"]
+
+
+def test_a_commit_that_names_no_work_says_so(rig: Rig) -> None:
+    made = frozen(rig)
+    rig.work(made)
+    with pytest.raises(NothingFinished, match="names no work"):
+        rig.commit("r1", made, works=[])
+
+
 def test_applications_that_do_not_say_for_whom_they_work_belong_to_the_only_task_that_may_be_given_the_batch(
     rig: Rig,
 ) -> None:

@@ -76,6 +76,17 @@ def test_numbers_of_a_cluster_are_compared_within_one_submission_only() -> None:
     assert resolved(old, new, ended="a b", token="t2", sure=False) == ["b"]
 
 
+def test_an_application_that_was_told_no_token_is_no_other_trys() -> None:
+    assert resolved(begun("a", token=""), begun("z", token="t0"), ended="a z", sure=True) == ["a"]  # an older library
+
+
+def test_a_job_that_a_try_submitted_again_is_the_one_that_counts_whatever_its_cluster_numbers() -> None:
+    first = Begun("a", 1, "load", "t1", "i1", 1, "app-1"), Begun("b", 1, "load", "t1", "i2", 2, "app-1")
+    again = Begun("c", 1, "load", "t1", "i3", 1, "app-2")
+    assert resolved(*first, again, ended="b c") == ["c"]
+    assert resolved(*first, ended="b") == ["b"]
+
+
 # ------------------------------------------------------------------ what a commit takes
 
 

@@ -15,30 +15,7 @@ from shardbatch.landing.area import StagingArea
 from shardbatch.spark import batch as spark_batch
 from shardbatch.spark import open_batch
 from tests.support.batches import NAMESPACE, Frozen, freeze
-
-
-class LocalFiles:
-    """Implements what a batch asks of ``FrameFiles``."""
-
-    def read(self, uri: str) -> bytes:
-        return _local(uri).read_bytes()
-
-    def names(self, folder: str) -> list[str]:
-        return sorted(path.name for path in _local(folder).glob("*") if path.is_file())
-
-    def there(self, folder: str) -> bool:
-        return any(path.is_file() for path in _local(folder).rglob("*"))
-
-    def put(self, folder: str, name: str, content: str) -> None:
-        _local(folder).mkdir(parents=True)
-        (_local(folder) / name).write_text(content)
-
-    def qualified(self, uri: str) -> str:
-        return uri
-
-
-def _local(uri: str) -> Path:
-    return Path(uri.removeprefix("file://"))
+from tests.support.starts import LocalFiles
 
 
 @pytest.fixture
