@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import pyarrow.fs as pafs
 import pytest
 
 import shardbatch
@@ -16,6 +18,7 @@ from shardbatch.landing import layout
 from shardbatch.landing.files import Files
 from shardbatch.landing.location import locate
 from shardbatch.landing.markers import told
+from shardbatch.landing.roots import OutputRoots
 from shardbatch.landing.sums import sum_markers
 from tests.contract import landing_backends as backends
 from tests.contract.landing_backends import Backend, Bucket
@@ -158,3 +161,17 @@ def test_a_root_with_nothing_has_no_files_and_a_missing_folder_is_an_error(backe
     mark(backend, decision("a"))
     with pytest.raises(StagingError, match="batch_id=a"):
         shardbatch.read_committed_files(backend.out, backend.filesystem)
+
+
+def test_the_files_of_a_folder_have_whole_paths_however_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "out" / layout.output_folder("b", "s1")
+    folder.mkdir(parents=True)
+    (folder / "part-0.parquet").write_bytes(b"")
+    OutputRoots(Files(pafs.LocalFileSystem()), "file", {}, "").mark(
+        str(tmp_path / "out"), Decision("b", 1, (("s1", 1),))
+    )
+    monkeypatch.chdir(tmp_path)
+    for name in ("out", str(tmp_path / "out"), f"file://{tmp_path}/out/"):
+        assert [file.path for file in shardbatch.read_committed_files(name)] == [str(folder / "part-0.parquet")]

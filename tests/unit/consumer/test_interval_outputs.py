@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from shardbatch.consumer.intervals import interval_row
+from shardbatch.consumer.intervals import interval_row, require_latest
 from shardbatch.consumer.set_aside import set_aside
 from shardbatch.consumer.status import batches as listed
 from shardbatch.consumer.status import status
@@ -211,3 +212,14 @@ def test_batches_and_status_tell_intervals_from_the_live_application(rig: Rig) -
     done(set_aside, rig, third.batch_id)
     found = status(rig.store, namespace(rig))
     assert ([item.batch_id for item in found.intervals.set_aside], found.set_aside) == ([third.batch_id], ())
+
+
+def test_a_batch_whose_bounds_were_not_written_down_is_not_shown_as_a_live_one(rig: Rig) -> None:
+    rig.stream.put("a")
+    backfill = Backfill(rig, span_of(rig), "b1")
+    backfill.whole()
+    row = backfill.row  # as version 0.1.0 left it
+    assert rig.store.replace(row, replace(row, from_ms=None, to_ms=None, number=0, row_count=row.row_count + 1))
+    with pytest.raises(ReplayRefused, match=r"0\.1\.0"):
+        require_latest(rig.consumer(), backfill.row)
+    assert live(rig) == []

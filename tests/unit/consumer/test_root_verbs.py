@@ -156,6 +156,15 @@ def test_later_runs_over_an_interval_are_not_told_in_a_forgotten_root(rig: Rig) 
     assert (found.roots, found.number) == ((root(rig),), 1)
 
 
+def test_what_is_kept_of_other_intervals_stays_where_one_batch_forgets_a_root(rig: Rig) -> None:
+    committed(rig)
+    row = IntervalOutput(namespace(rig), (5, 9), 1, 1, (root(rig),))
+    assert rig.store.create(row)
+    (item,) = forget(rig, "out", batch_id=rig.batches()[0].batch_id)
+    assert (item.kind, item.result) == ("batch", "forgot")
+    assert rig.store.get(row.key) == row
+
+
 def test_a_row_that_changes_meanwhile_is_read_again(rig: Rig) -> None:
     batch_id = committed(rig, roots=("out", "gone"))
     forget(rig, store=Interrupted(rig.store, BATCH, lambda: rig.freeze("r1", batch_id)))

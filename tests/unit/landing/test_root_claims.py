@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as pafs
@@ -172,3 +173,12 @@ def test_one_that_shares_and_one_that_does_not_never_both_have_the_root() -> Non
     for first in combinations(range(8), 4):
         order = iter([0 if at in first else 1 for at in range(8)])
         assert len(played(["a/s", "b/s"], order, shared=("b/s",))[0]) <= 1
+
+
+def test_an_application_of_a_long_name_has_its_root(tmp_path: Path) -> None:
+    roots = OutputRoots(Files(pafs.LocalFileSystem()), "file", {}, str(tmp_path))
+    app = "ü" * 90 + "/" + "s" * 120
+    for _ in range(2):
+        roots.look(str(tmp_path), [], app, shared=False)
+    with pytest.raises(OutputTaken):
+        roots.look(str(tmp_path), [], app + "s", shared=False)

@@ -96,3 +96,12 @@ def test_old_covered_markers_are_told_apart_without_reading_the_sum(
     monkeypatch.undo()
     mark(tmp_path, decision("c-63"))
     assert sum_markers(FILES, str(tmp_path)) == 64
+
+
+def test_a_sum_of_a_later_version_fails_no_commit(tmp_path: Path) -> None:
+    mark(tmp_path, decision("a"))
+    sum_markers(FILES, str(tmp_path), least=1)
+    (one,) = sums(tmp_path)
+    one.write_text(one.read_text().replace('"version":2', '"version":3'))
+    mark(tmp_path, decision("b"))
+    assert sum_markers(FILES, str(tmp_path), least=1) is None
