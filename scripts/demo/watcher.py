@@ -14,7 +14,7 @@ from scripts.demo.console import Console
 from shardbatch.consumer.consumer import Rows
 from shardbatch.consumer.status import BatchStatus, ShardStatus, batches, shards
 from shardbatch.core.batch import BatchState
-from shardbatch.core.rows import Namespace
+from shardbatch.core.rows import TABLES, Namespace
 from shardbatch.stores.sql import SQLStore
 
 DAG_ID = "flights"
@@ -73,7 +73,7 @@ class Watcher:
             from sqlalchemy import inspect
 
             store = SQLStore(f"sqlite:///{self._leases}", create=False)
-            made = len(inspect(store.engine).get_table_names()) == 3
+            made = len(inspect(store.engine).get_table_names()) == len(TABLES)
             if not made or Rows(namespace=NAMESPACE, store=store).application() is None:
                 store.close()
                 return None
