@@ -92,6 +92,7 @@ def test_however_often_a_job_asks_spark_each_record_is_read_from_the_stream_once
         assert records.count() == sum(stream.sent.values())
         records.write.parquet(batch.output(out))
         assert records.count() == batch.record_count
+    stream.rig.end(frozen, only=True)
     stream.rig.commit("r1", frozen)
 
     assert read_committed(spark, out).count() == sum(stream.sent.values())
