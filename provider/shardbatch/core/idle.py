@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from collections import deque
 
-#: Empty answers in a row after which their lag is believed: a lag is a count or a flag in some services, and a single
-#: answer may say anything.
+#: Empty answers in a row after which their lag is believed, if it fell no more: a lag is a count or a flag in some
+#: services, a single answer may say anything, and one that falls becomes zero by and by.
 BELIEVED = 5
-#: A place stands still if so many empty answers, over so many seconds, did not bring it nearer to the tip ...
+#: A place stands still if so many empty answers, over so many seconds, brought it no nearer to the tip. A sparse old
+#: stretch that is being scanned comes nearer with every answer, by minutes.
 STILL_ANSWERS = 30
 STILL_SECONDS = 120.0
-#: ... by at least this part of the time that they took. A sparse old stretch that is being scanned comes nearer by
-#: minutes with every answer.
-NEARER = 0.5
 #: So long nothing is heard of a shard at all before it is given up.
 SILENT_SECONDS = 600.0
 
@@ -25,7 +23,7 @@ class Idle:
     """
 
     def __init__(self, monotonic: float) -> None:
-        self._places: deque[int] = deque(maxlen=BELIEVED)
+        self._places: deque[tuple[int, int]] = deque(maxlen=BELIEVED)
         self._mark: tuple[float, int] | None = None
         self._since_mark = 0
         self._unheard = 0
@@ -43,22 +41,23 @@ class Idle:
             self._places.clear()
             self._mark, self.still = None, False
             return
-        self._places.append(now_ms - lag)
+        self._places.append((now_ms - lag, lag))
         if self._mark is None:
             self._mark, self._since_mark = (monotonic, lag), 0
             return
         self._since_mark += 1
         began, behind = self._mark
-        spent = monotonic - began
-        if self._since_mark < STILL_ANSWERS or spent < STILL_SECONDS:
+        if self._since_mark < STILL_ANSWERS or monotonic - began < STILL_SECONDS:
             return
-        self.still = behind - lag < spent * 1000 * NEARER
+        self.still = lag >= behind
         self._mark, self._since_mark = (monotonic, lag), 0
 
     @property
     def read_up_to_ms(self) -> int | None:
         """Before this instant nothing is unread, by the clock of whoever counts; ``None`` if too little was heard."""
-        return min(self._places) if len(self._places) == BELIEVED else None
+        if len(self._places) < BELIEVED or self._places[-1][1] < self._places[0][1]:
+            return None
+        return min(place for place, _ in self._places)
 
     def reached(self, instant_ms: int) -> bool:
         """Whether the place is known to have passed an instant."""

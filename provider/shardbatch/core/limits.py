@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
@@ -82,6 +83,11 @@ class Budget:
         if self.limits.bytes is not None and self.bytes >= self.limits.bytes:
             return "bytes"
         return None
+
+    @property
+    def full(self) -> bool:
+        """Whether the records or the bytes are used up."""
+        return self.spent(-math.inf) is not None
 
     def at_tip(self, records: int, last_arrival_ms: int | None, millis_behind_latest: int | None) -> bool:
         """Whether a page shows that all is read that the stream held when the run began.
