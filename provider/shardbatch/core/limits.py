@@ -13,6 +13,17 @@ from shardbatch.errors import ConfigurationError
 KINDS = {"duration": timedelta, "run_duration": timedelta, "concurrency": int}
 
 
+#: Of the time after which Airflow ends a task or its run, a read keeps this part to land what it has, and at least so
+#: many seconds: the last answer has to come, and files have to be completed and stored.
+LANDING_PART = 0.1
+LEAST_LANDING = timedelta(seconds=30)
+
+
+def time_to_read(limit: timedelta) -> timedelta:
+    """How much of the time after which Airflow ends a task or its run may be spent on reading; zero or less: none."""
+    return limit - max(limit * LANDING_PART, LEAST_LANDING)
+
+
 @dataclass(frozen=True)
 class ReadLimits:
     """When a read stops before the tip of the stream. Whatever comes first counts; pages are never cut, but one may end
@@ -29,6 +40,9 @@ class ReadLimits:
         commit need, it keeps a late run from delaying the next one. A task that begins later reads one answer of each
         shard, so that runs that are always late get on too where that has records. It goes by the clocks of Airflow's
         scheduler and worker.
+    Limits of Airflow's own that are shorter count too: a read ends in time before the task's ``execution_timeout`` and
+    the DAG's ``dagrun_timeout``, and lands what it has.
+
     :raises ConfigurationError: for a limit of zero or less, or of another type.
     """
 

@@ -205,6 +205,23 @@ def test_children_that_cannot_be_listed_are_left_to_the_next_run_and_the_others_
     assert sorted(rig.committed(), key=int) == sent
 
 
+def test_a_task_that_airflow_ends_sooner_than_its_limits_lands_what_it_has(rig: Rig) -> None:
+    """As with an execution_timeout that is shorter than the duration."""
+    first, second = rig.stream.shards
+    rig.stream.put(*"x" * 50, shard_id=first)
+    rig.stream.put(*"y" * 50, shard_id=second)
+    for number in range(8):
+        run = f"r{number}"
+        for group in rig.claim(run).groups:
+            before = cut_of(rig).seconds
+            land(rig.consumer(), rig.owner(run), group.group, rig.stream.now_ms + 1, seconds=20)
+            assert cut_of(rig).seconds - before <= 22
+        finish(rig, run)
+        if len(rig.committed()) == 100:
+            break
+    assert len(set(rig.committed())) == len(rig.committed()) == 100
+
+
 # ------------------------------------------------------------------ intervals
 
 
