@@ -206,12 +206,12 @@ def beyond(lease: Lease) -> Lease:
     """The lease as a read sees it that goes on behind the pending slice."""
     pending = lease.pending
     assert pending is not None
-    arrival = pending.last_arrival_ms
+    arrived = lease.checkpoint_arrival_ms if pending.last_arrival_ms is None else pending.last_arrival_ms
     return replace(
         lease,
         checkpoint=pending.until,
         pending=None,
-        checkpoint_arrival_ms=lease.checkpoint_arrival_ms if arrival is None else arrival,
+        checkpoint_arrival_ms=arrived,
         caught_up_ms=pending.caught_up_ms,
     )
 

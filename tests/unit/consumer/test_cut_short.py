@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardbatch.consumer import Consumer, claim, commit, freeze, land
+from shardbatch.consumer.hold import Held
+from shardbatch.consumer.shard_read import _unnamed
 from shardbatch.core.idle import BELIEVED, STILL_SECONDS
 from shardbatch.core.interval import MARGIN_MS, Interval
 from shardbatch.core.lease import Lease, extend
@@ -22,6 +24,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies, ShardErrors
 from shardbatch.core.ports import Clock, Page
 from shardbatch.core.position import Position
+from shardbatch.core.slice import LandedFile, Slice
 from shardbatch.core.start import Work
 from shardbatch.errors import GapFound, ProtocolError, SourceError
 from shardbatch.stores.memory import MemoryStore
@@ -332,6 +335,29 @@ def test_of_two_tries_that_read_an_interval_on_one_is_kept_with_its_files(rig: R
     assert [n for n in rig.records(frozen.batch_id or "") if n in sent] == sent
     named = {entry["path"] for s in rig.manifest(frozen.batch_id or "")["slices"] for entry in s["files"]}
     assert {str(path.relative_to(rig.folder)) for path in rig.folder.rglob("*part-*")} == named
+
+
+def test_files_that_a_slice_names_which_was_read_on_since_are_kept(rig: Rig) -> None:
+    """Their answer was lost, and before it is read back another try has read on behind them."""
+    first, _ = rig.stream.shards
+    rig.stream.put(*"abcdef", shard_id=first)
+    cut_of(rig).cuts[first] = [2, 2, 1]
+    consumer, owner = beside(rig)
+    (group,) = claim(consumer, owner).groups
+    stored: list[Slice] = []
+    for _ in range(3):
+        with pytest.raises(SourceError):
+            land(consumer, owner, group.group, rig.stream.now_ms)
+        row = consumer.lease(first)
+        assert row is not None
+        assert row.pending is not None
+        stored.append(row.pending)
+        held = Held(consumer, str(owner), row)
+    begun, ours, _ = stored
+    mine = replace(ours, after=begun.until, files=ours.files[len(begun.files) :])
+    assert not _unnamed(held, mine, begun)
+    other = replace(mine, files=(LandedFile("elsewhere/part-0", 1, 1),))
+    assert _unnamed(held, other, begun)
 
 
 def test_only_an_intervals_slice_that_was_cut_is_read_on(rig: Rig) -> None:
