@@ -26,6 +26,8 @@ class Held:
         self.gone = False
         #: What the end of the shard named, once this task has read it.
         self.children: tuple[Shard, ...] = ()
+        #: What cut its read short; the slice so far is landed all the same.
+        self.cut: Exception | None = None
 
     @property
     def shard_id(self) -> str:
@@ -51,10 +53,19 @@ class Held:
                 self.lost = found is None or found.lease_owner != self._owner or found.batch_id is not None
             return False
 
-    def land(self, landed: Slice) -> bool:
-        """L3, unless another try of this task landed first; whether the slice stands on the row by this call."""
-        now = self._consumer.now_ms
-        return self.write(lambda row: None if row.pending else leases.land(row, self._owner, landed, now()))
+    def land(self, landed: Slice, begun: Slice | None = None) -> bool:
+        """L3, or L9 behind a slice that was begun, unless another try of this task was first; whether the slice stands
+        on the row by this call."""
+        me, now = self._owner, self._consumer.now_ms
+
+        def change(row: Lease) -> Lease | None:
+            if row.pending != begun:
+                return None
+            return (
+                leases.land(row, me, landed, now()) if begun is None else leases.extend(row, me, begun, landed, now())
+            )
+
+        return self.write(change)
 
     def give_back(self, caught_up_ms: int | None) -> None:
         """L7 after an empty read, unless another try of this task landed a slice."""

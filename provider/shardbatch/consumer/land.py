@@ -12,6 +12,7 @@ from shardbatch.consumer.attempt import lost
 from shardbatch.consumer.consumer import Consumer, Verdicts, first_count
 from shardbatch.consumer.hold import Held, Renewal
 from shardbatch.consumer.settle import read_batches
+from shardbatch.consumer.shard_errors import is_shards_own, named, told
 from shardbatch.consumer.shard_read import ShardRead, Stopped, read_shard
 from shardbatch.consumer.turns import Pages, Reading, Turns
 from shardbatch.core import lease as leases
@@ -22,10 +23,10 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.planner import ready_child
 from shardbatch.core.policies import ShardErrors
 from shardbatch.core.ports import Verdict
-from shardbatch.core.position import TRIM_HORIZON
+from shardbatch.core.position import LATEST, TRIM_HORIZON
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
-from shardbatch.errors import LeaseLost, OwnerUnknown, ShardbatchError
+from shardbatch.errors import LeaseLost, OwnerUnknown, SourceError
 
 #: How much of an error's text goes into an answer; the log has it whole.
 SHORT = 300
@@ -57,30 +58,35 @@ class Landed:
 class _Task:
     """One read task at work: shards in, slices out, children of ended shards after them."""
 
-    def __init__(self, consumer: Consumer, owner: str, group: str, tip_ms: int, stop: threading.Event) -> None:
+    def __init__(
+        self, consumer: Consumer, owner: str, group: str, tip_ms: int, stop: threading.Event, seconds: float
+    ) -> None:
         self.consumer = consumer
         self.owner = owner
         self.group = group
         self.tip_ms = tip_ms
         self.stop = stop
         self.started = consumer.clock.monotonic()
-        self.deadline = math.inf
+        self.deadline = self.started + seconds
         if consumer.interval is None:
-            self.deadline = self.started + consumer.limits.seconds_left(tip_ms, consumer.now_ms())
+            self.deadline = min(self.deadline, self.started + consumer.limits.seconds_left(tip_ms, consumer.now_ms()))
+        #: Set once a shard failed under ``shard_errors=fail``: the others land what they have.
+        self.hurry = threading.Event()
         self.renewal = Renewal(consumer)
         self.landed = Landed()
         self.first_error: BaseException | None = None
         self.seen: set[str] = set()
         self.listing: dict[str, Shard] = {}
         self.retention_ms = cache(consumer.source.retention_ms)
+        self.ahead_ms = cache(self._ahead_ms)
         self.verdicts = Verdicts(consumer, owner)
 
     def run(self, mine: list[Lease]) -> Landed:
         """Read every lease and the children that become ready."""
         limits, clock = self.consumer.limits, self.consumer.clock
         if self.deadline <= self.started:
-            text = "The run began {} or longer ago: one answer of each shard is read, and the next run goes on."
-            self.consumer.warn(text.format(limits.run_duration))
+            text = "The run's time is over (run_duration is {}, and Airflow's own limits count): one answer of each"
+            self.consumer.warn((text + " shard is read, and the next run goes on.").format(limits.run_duration))
         with self.renewal.running():
             turns = Turns(clock, limits.concurrency, self.deadline)
             turns.run([self._begin(lease) for lease in mine], self._finished, self.stop.set)
@@ -96,40 +102,77 @@ class _Task:
     def _pages(self, held: Held) -> Pages:
         if self.stop.is_set():
             raise Stopped
-        if held.row.pending is not None:
+        if held.row.pending is not None and not self._unfinished(held.row.pending):
             return held.row.pending
-        retention = self.retention_ms
-        read = ShardRead(self.consumer, held, self.owner, self.tip_ms, self.deadline, self.stop, retention)
+        if self.hurry.is_set():
+            return None
+        read = ShardRead(
+            self.consumer,
+            held,
+            self.owner,
+            self.tip_ms,
+            self.deadline,
+            self.stop,
+            self.retention_ms,
+            self.hurry,
+            self.ahead_ms,
+        )
         return (yield from read_shard(read))
+
+    def _unfinished(self, landed: Slice) -> bool:
+        """Whether an interval's slice was cut short: one that is whole has ended."""
+        return self.consumer.interval is not None and not landed.ended
+
+    def _ahead_ms(self) -> int:
+        """By how much the stream's clock is ahead of this machine's; it may be told in whole seconds, cut off."""
+        there = self.consumer.source.resolve(LATEST).timestamp_ms
+        return 0 if there is None else there - self.consumer.now_ms()
 
     def _finished(self, reading: Reading, error: BaseException | None) -> list[Reading]:
         held, landed = reading.held, reading.landed
-        if isinstance(error, ShardbatchError):
+        if error is not None:
+            if not isinstance(error, Exception) or not is_shards_own(error):
+                raise error
             self._failed(held, error)
             return []
-        if error is not None:
-            raise error
         if held.lost:
             self.landed.lost += 1
             self.consumer.warn("The lease of {} was lost; its slice is dropped.".format(held.shard_id))
+            return []
+        if landed is None and self.hurry.is_set():
             return []
         self.landed.shards += 1
         if landed is None:
             return []
         self.landed.add(landed)
-        return [self._begin(child) for child in self._children(held, landed)] if landed.ended else []
+        if held.cut is not None or self._unfinished(landed):
+            self._failed(held, held.cut or SourceError("Another try of this task reads on where this one began."))
+        if not landed.ended:
+            return []
+        try:
+            return [self._begin(child) for child in self._children(held, landed)]
+        except Exception as error:
+            if not is_shards_own(error):
+                raise
+            if self.consumer.interval is not None:  # no later run would read them
+                self._failed(held, error)
+            else:
+                self.consumer.warn("The children of {} are left to the next run: {}".format(held.shard_id, told(error)))
+            return []
 
-    def _failed(self, held: Held, error: ShardbatchError) -> None:
+    def _failed(self, held: Held, error: Exception) -> None:
+        """Note that a shard could not be read. Under ``fail`` the others end with what they have, and land it."""
         self.first_error = self.first_error or error
-        self.landed.errors[held.shard_id] = str(error)[:SHORT]
-        self.consumer.warn("Shard {} could not be read: {}".format(held.shard_id, error))
-        if self.consumer.policies.shard_errors is ShardErrors.FAIL or self.consumer.interval is not None:
-            raise error  # no later run would read the rest of an interval
+        self.landed.errors[held.shard_id] = named(error)[:SHORT]
+        after = "; what was read before is landed" if held.cut is error else ""
+        self.consumer.warn("Shard {} could not be read{}: {}".format(held.shard_id, after, told(error)))
+        if self.consumer.interval is None and self.consumer.policies.shard_errors is ShardErrors.FAIL:
+            self.hurry.set()
 
     def _children(self, held: Held, landed: Slice) -> list[Lease]:
         """Take the children of an ended shard whose parents are all over for this owner, while there is time."""
         follow = self.consumer.options.drain_lineage or self.consumer.interval is not None
-        if not follow or self.consumer.clock.monotonic() >= self.deadline:
+        if not follow or self.hurry.is_set() or self._late():
             return []
         children = {shard.shard_id: shard for shard in self._unlisted(held.shard_id)}
         children.update((shard.shard_id, shard) for shard in held.children or self._listed(held.shard_id, landed))
@@ -139,6 +182,9 @@ class _Task:
             if taken is not None:
                 ready.append(taken)
         return ready
+
+    def _late(self) -> bool:
+        return self.consumer.interval is None and self.consumer.clock.monotonic() >= self.deadline
 
     def _listed(self, parent: str, landed: Slice) -> list[Shard]:
         """Children as the stream lists them. One listing serves all shards of the task whose children it has."""
@@ -208,14 +254,25 @@ class _Task:
         return fresh if consumer.store.create(fresh) else consumer.lease(child.shard_id)
 
 
-def land(consumer: Consumer, owner: Owner, group: str, tip_ms: int, stop: threading.Event | None = None) -> Landed:
+def land(
+    consumer: Consumer,
+    owner: Owner,
+    group: str,
+    tip_ms: int,
+    stop: threading.Event | None = None,
+    seconds: float = math.inf,
+) -> Landed:
     """Read the shards of a group of this owner, each to its end, the stream's tip at ``tip_ms``, or a limit.
 
-    A shard whose row holds a slice already is not read anew. Under ``shard_errors=isolate`` a shard that cannot be read
-    is left out, unless that leaves none.
+    A shard whose row holds a slice already is not read anew, unless it is an interval's that was cut short. Whatever
+    goes wrong with one shard leaves the others alone: what was read of it before is landed, and it is named in the
+    answer.
 
+    :param seconds: after which nothing more is read, whatever the limits say, default none. An interval that is not
+        read by then fails, and a retry goes on.
     :raises LeaseLost: if every lease of the group was lost, be it before this began.
-    :raises SourceError: if no shard of the group could be read, or one could not under ``shard_errors=fail``.
+    :raises Exception: the first shard's error, if no shard could be read, and once all others are landed if one could
+        not under ``shard_errors=fail`` or in an interval.
     """
     me = str(owner)
     mine = [
@@ -226,12 +283,13 @@ def land(consumer: Consumer, owner: Owner, group: str, tip_ms: int, stop: thread
     if not mine:
         _require_done(consumer, me, group)
     mine.sort(key=lambda lease: (lease.millis_behind_latest is not None, -(lease.millis_behind_latest or 0)))
-    task = _Task(consumer, me, group, tip_ms, stop or threading.Event())
+    task = _Task(consumer, me, group, tip_ms, stop or threading.Event(), seconds)
     landed = task.run(mine)
     consumer.say(_summary(group, landed))
     if mine and landed.shards == 0 and landed.lost >= len(mine):
         raise LeaseLost("All {} leases of read task {} went to others.".format(len(mine), group))
-    if task.first_error is not None and landed.shards == 0:
+    all_or_none = consumer.interval is not None or consumer.policies.shard_errors is ShardErrors.FAIL
+    if task.first_error is not None and (all_or_none or landed.shards == 0):
         raise task.first_error
     return landed
 
