@@ -25,6 +25,7 @@ from shardbatch.core.ports import Verdict
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
+from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.errors import LeaseLost, OwnerUnknown, ShardbatchError
 
 #: How much of an error's text goes into an answer; the log has it whole.
@@ -43,6 +44,7 @@ class Landed:
     lost: int = 0
     seconds: float = 0.0
     oddities: Oddities = NOTHING_ODD
+    waiting: Waiting = NO_WAITING
     errors: dict[str, str] = field(default_factory=dict)
 
     def add(self, landed: Slice) -> None:
@@ -52,6 +54,7 @@ class Landed:
         self.ended += landed.ended
         self.gaps += landed.gap is not None
         self.oddities += landed.oddities
+        self.waiting += landed.waiting
 
 
 class _Task:
@@ -69,6 +72,7 @@ class _Task:
             self.deadline = self.started + consumer.limits.seconds_left(tip_ms, consumer.now_ms())
         self.renewal = Renewal(consumer)
         self.landed = Landed()
+        self.lock = threading.Lock()
         self.first_error: BaseException | None = None
         self.seen: set[str] = set()
         self.listing: dict[str, Shard] = {}
@@ -99,8 +103,14 @@ class _Task:
         if held.row.pending is not None:
             return held.row.pending
         retention = self.retention_ms
-        read = ShardRead(self.consumer, held, self.owner, self.tip_ms, self.deadline, self.stop, retention)
+        read = ShardRead(
+            self.consumer, held, self.owner, self.tip_ms, self.deadline, self.stop, retention, self._waited
+        )
         return (yield from read_shard(read))
+
+    def _waited(self, waiting: Waiting) -> None:
+        with self.lock:
+            self.landed.waiting += waiting
 
     def _finished(self, reading: Reading, error: BaseException | None) -> list[Reading]:
         held, landed = reading.held, reading.landed
@@ -116,7 +126,8 @@ class _Task:
         self.landed.shards += 1
         if landed is None:
             return []
-        self.landed.add(landed)
+        with self.lock:
+            self.landed.add(landed)
         return [self._begin(child) for child in self._children(held, landed)] if landed.ended else []
 
     def _failed(self, held: Held, error: ShardbatchError) -> None:
@@ -260,5 +271,6 @@ def _summary(group: str, landed: Landed) -> str:
         "{} ended".format(landed.ended),
         "{} with a gap".format(landed.gaps),
         "{} failed".format(len(landed.errors)),
+        *((str(landed.waiting),) if landed.waiting else ()),
     )
     return "Read task {}: {} in {:.1f} s.".format(group, ", ".join(parts), landed.seconds)
