@@ -26,6 +26,7 @@ from shardbatch.core.ports import Verdict
 from shardbatch.core.position import LATEST, TRIM_HORIZON
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
+from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.errors import LeaseLost, OwnerUnknown, SourceError
 
 #: How much of an error's text goes into an answer; the log has it whole.
@@ -44,6 +45,7 @@ class Landed:
     lost: int = 0
     seconds: float = 0.0
     oddities: Oddities = NOTHING_ODD
+    waiting: Waiting = NO_WAITING
     errors: dict[str, str] = field(default_factory=dict)
 
     def add(self, landed: Slice) -> None:
@@ -53,6 +55,7 @@ class Landed:
         self.ended += landed.ended
         self.gaps += landed.gap is not None
         self.oddities += landed.oddities
+        self.waiting += landed.waiting
 
 
 class _Task:
@@ -74,6 +77,7 @@ class _Task:
         self.hurry = threading.Event()
         self.renewal = Renewal(consumer)
         self.landed = Landed()
+        self.lock = threading.Lock()
         self.first_error: BaseException | None = None
         self.seen: set[str] = set()
         self.listing: dict[str, Shard] = {}
@@ -114,10 +118,15 @@ class _Task:
             self.deadline,
             self.stop,
             self.retention_ms,
+            self._waited,
             self.hurry,
             self.ahead_ms,
         )
         return (yield from read_shard(read))
+
+    def _waited(self, waiting: Waiting) -> None:
+        with self.lock:
+            self.landed.waiting += waiting
 
     def _unfinished(self, landed: Slice) -> bool:
         """Whether an interval's slice was cut short: one that is whole has ended."""
@@ -144,20 +153,22 @@ class _Task:
         self.landed.shards += 1
         if landed is None:
             return []
-        self.landed.add(landed)
+        with self.lock:
+            self.landed.add(landed)
         if held.cut is not None or self._unfinished(landed):
             self._failed(held, held.cut or SourceError("Another try of this task reads on where this one began."))
         if not landed.ended:
             return []
         try:
             return [self._begin(child) for child in self._children(held, landed)]
-        except Exception as error:
-            if not is_shards_own(error):
+        except Exception as failure:
+            if not is_shards_own(failure):
                 raise
             if self.consumer.interval is not None:  # no later run would read them
-                self._failed(held, error)
+                self._failed(held, failure)
             else:
-                self.consumer.warn("The children of {} are left to the next run: {}".format(held.shard_id, told(error)))
+                text = "The children of {} are left to the next run: {}"
+                self.consumer.warn(text.format(held.shard_id, told(failure)))
             return []
 
     def _failed(self, held: Held, error: Exception) -> None:
@@ -318,5 +329,6 @@ def _summary(group: str, landed: Landed) -> str:
         "{} ended".format(landed.ended),
         "{} with a gap".format(landed.gaps),
         "{} failed".format(len(landed.errors)),
+        *((str(landed.waiting),) if landed.waiting else ()),
     )
     return "Read task {}: {} in {:.1f} s.".format(group, ", ".join(parts), landed.seconds)
