@@ -179,8 +179,9 @@ def _tell_oddities(read: ShardRead, landed: Slice) -> None:
         (odd.dropped, "are in aggregates that hold some of another shard; these were DROPPED, as the stream says"),
         (
             odd.below,
-            "came that stand before the place that was asked for; they were left out. If they were never read, the server "
-            "brings records late: 'airflow shardbatch reset --shard {} --to TRIM_HORIZON' reads all again that it holds",
+            "came that stand before the place that was asked for; they were left out. If they were never read, the "
+            "server brings records late: 'airflow shardbatch reset --shard {} --to TRIM_HORIZON' reads all again that "
+            "it still holds",
         ),
     ):
         if count:
