@@ -6,7 +6,6 @@ from __future__ import annotations
 import botocore.session
 import pytest
 from botocore import exceptions as failed
-from botocore.config import Config
 
 from shardbatch.errors import ConfigurationError, IteratorExpired, ShardNotFound, SourceError, Throttled
 from shardbatch.hooks.connections import aws_session
@@ -124,10 +123,3 @@ def test_a_role_that_cannot_be_assumed_is_final_only_if_it_is_refused(code: str,
 
     with pytest.raises(ConfigurationError if final else failed.ClientError):
         aws_session(Hook(), None)  # type: ignore[arg-type]
-
-
-def test_timeouts_are_set_unless_the_connection_says_otherwise() -> None:
-    from shardbatch.hooks.connections import TIMEOUTS
-
-    made = Config(**TIMEOUTS).merge(Config()).merge(Config(retries={"total_max_attempts": 1}))
-    assert (made.connect_timeout, made.read_timeout) == (10, 30)
