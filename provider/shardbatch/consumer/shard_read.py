@@ -194,8 +194,8 @@ def _tell_oddities(read: ShardRead, landed: Slice) -> None:
         (
             odd.below,
             "came that stand before the place that was asked for; they were left out. If they were never read, the "
-            "server brings records late: 'airflow shardbatch reset --shard {} --to TRIM_HORIZON' reads again all that "
-            "it holds",
+            "server brings records late: 'airflow shardbatch reset --shard {} --to TRIM_HORIZON' reads all again that "
+            "it still holds",
         ),
     ):
         if count:

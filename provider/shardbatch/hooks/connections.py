@@ -37,6 +37,19 @@ _DRIVER_FIELDS = {
 }
 
 
+#: What AWS says of a role that cannot be assumed however often it is tried.
+ROLE_REFUSED = frozenset(
+    {
+        *("AccessDenied", "AccessDeniedException", "MalformedPolicyDocument", "MissingAuthenticationToken"),
+        *("PackedPolicyTooLarge", "RegionDisabledException", "ValidationError"),
+    }
+)
+#: Seconds that a call of AWS waits for a connection, and for the next byte of its answer, if the connection's extra
+#: says nothing else in ``config_kwargs`` (``connect_timeout``, ``read_timeout``). A subscription is not silent for
+#: longer than 5 seconds, and no answer takes longer to begin.
+TIMEOUTS = {"connect_timeout": 10, "read_timeout": 30}
+
+
 def connection(conn_id: str) -> Connection:
     """The connection with this id.
 
@@ -88,8 +101,8 @@ def aws_session(hook: AwsBaseHook[Any], region_name: str | None) -> Any:
     try:
         return hook.get_session(region_name=region_name)
     except ClientError as error:
-        if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
-            raise
+        if error.response.get("Error", {}).get("Code") not in ROLE_REFUSED:
+            raise  # it may pass: rates, a clock, credentials that are being renewed, the service itself
         raise ConfigurationError(
             f"The connection {hook.aws_conn_id!r} cannot assume its role: {error}.",
             remedy="Correct role_arn and the credentials in the connection, or the trust policy of the role.",
@@ -97,7 +110,8 @@ def aws_session(hook: AwsBaseHook[Any], region_name: str | None) -> Any:
 
 
 def aws_client(service: str, conn_id: str | None, region_name: str | None, **config: Any) -> Any:
-    """A boto3 client; ``config`` (botocore's ``Config``) wins over the connection's own.
+    """A boto3 client; ``config`` (botocore's ``Config``) wins over the connection's own, which wins over
+    :data:`TIMEOUTS`.
 
     :raises ConfigurationError: if the connection, the provider or the region is missing, or its role is not allowed.
     """
@@ -110,7 +124,7 @@ def aws_client(service: str, conn_id: str | None, region_name: str | None, **con
         return aws_session(hook, region_name).client(
             service_name=service,
             endpoint_url=hook.conn_config.get_service_endpoint_url(service),
-            config=hook.config.merge(Config(**config)),
+            config=Config(**TIMEOUTS).merge(hook.config).merge(Config(**config)),
             verify=hook.verify,
         )
     except NoRegionError as error:

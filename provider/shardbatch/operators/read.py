@@ -29,9 +29,8 @@ class ReadOperator(Step):
 
     Its output is small: ``records``, ``bytes``, ``shards``, ``ended``, ``gaps``, ``foreign``, ``broken``, ``dropped``
     (records, see ``KinesisStream``), ``below`` (records that stand before the place that was asked for and were left
-    out), ``waited_s``, ``refused`` and ``resubscribed`` (time waited for the service's limits, calls that it refused
-    for their rate, subscriptions renewed), ``lost``, ``seconds``, and ``errors`` with the shards that could not be
-    read.
+    out), ``waited_s``, ``refused`` and ``resubscribed`` (time waited for the service's limits, calls refused for their
+    rate, subscriptions renewed), ``lost``, ``seconds``, and ``errors`` with the shards that could not be read.
 
     :param entry: one of claim's entries, ``{"group": …, "label": …}``; templated.
     """

@@ -153,3 +153,11 @@ def test_a_subscription_whose_events_lose_their_place_is_read_to_the_end(world: 
     pages = read(world.source(fan_out=FanOut.ALWAYS, app_name="etl"))
     assert payloads(pages) == RECORDS[:3]
     assert pages[-1].ended
+
+
+def test_a_proof_sees_more_than_one_record_however_small_pages_are(world: World) -> None:
+    world.put(*RECORDS[:3])
+    world.split()
+    source = world.source(page_records=1)
+    forging(source, [None, lose_all, lose_lag, lose_lag, lose_lag])
+    assert payloads(read(source)) == RECORDS[:3]

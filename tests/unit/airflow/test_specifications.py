@@ -193,6 +193,13 @@ def test_a_stream_reads_aggregates_as_it_is_told(connection: Connect, deaggregat
         assert page.next.sub_sequence_number == 2
 
 
+@pytest.mark.parametrize("leads_to", ["kinesis", "dynamodb"])
+def test_every_call_of_aws_has_a_time_limit(connection: Connect, leads_to: str) -> None:
+    connection("aws", conn_type="aws", login="x", password="y", extra={"region_name": "eu-west-1"})
+    found = aws_client(leads_to, "aws", None, max_pool_connections=3).meta.config
+    assert (found.connect_timeout, found.read_timeout, found.max_pool_connections) == (10, 30, 3)
+
+
 def test_a_client_without_a_region_says_so(connection: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)

@@ -63,27 +63,31 @@ class ShardReader:
         self._from_oldest = False
         self._proof: EndProof | None = None
         self._patience = caller.patience()
-        self._requests = 0
-        self._waiting = NO_WAITING
+        self._paused = NO_WAITING
+        self._mark()
 
     def pages(self) -> Iterator[Page]:
         """Pages until the shard's end; a refused call shows as an empty page of unknown lag, so that the reader can
         look at its limits before the wait."""
+        self._mark()
         try:
             while True:
-                sent, waited = self._caller.sent(), self._caller.waited()  # counted by thread: a step has only one
                 found, pause = self._step()
-                self._requests += self._caller.sent() - sent
-                self._waiting += self._caller.waited() - waited
                 for page in found:
                     yield page
+                    self._mark()
                     if page.ended:
                         return
                 if pause.seconds > 0:
                     self._caller.clock.sleep(pause.seconds)
-                    self._waiting += Waiting(pause.seconds if pause.limits else 0.0)
+                    self._paused += Waiting(pause.seconds if pause.limits else 0.0)
         finally:
             self._way.drop()
+
+    def _mark(self) -> None:
+        """From here on count what the next page costs. It is counted by thread, and after a page another one may go
+        on."""
+        self._sent, self._waited = self._caller.sent(), self._caller.waited()
 
     def _step(self) -> tuple[Iterable[Page], Pause]:
         """Ask once: the pages that there are, and the pause before the next step."""
@@ -245,8 +249,9 @@ class ShardReader:
     def _page(self, piece: Piece, *, lag: int | None, **fields: Any) -> Page:
         if piece.next is not None:
             self._next = max(self._next, piece.next)
-        requests, waiting = self._requests, self._waiting
-        self._requests, self._waiting = 0, NO_WAITING
+        requests, waiting = self._caller.sent() - self._sent, self._caller.waited() - self._waited + self._paused
+        self._paused = NO_WAITING
+        self._mark()
         return Page(
             piece.records,
             self._next,

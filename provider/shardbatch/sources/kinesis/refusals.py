@@ -75,8 +75,8 @@ _MALFORMED = Kind(
     final=True,
 )
 _KEY = (
-    "Records are encrypted with a KMS key that cannot be used now: enable it, or undo its deletion, before the "
-    "retention of the records has passed; then the task may be retried."
+    "The KMS key of the records cannot be used now: enable it, or undo its deletion, before the records' retention has "
+    "passed; then the task may be retried."
 )
 
 KINDS: Mapping[str, Kind] = {
