@@ -100,12 +100,18 @@ def check(row: Application, identity: str) -> None:
         )
 
 
-def add_rows(consumer: Consumer, listing: Sequence[Shard], rows: list[Lease], application: Application) -> list[Lease]:
-    """All leases, with a new one for every listed shard that had none.
+def add_rows(
+    consumer: Consumer,
+    listing: Sequence[Shard],
+    rows: list[Lease],
+    application: Application,
+    orphaned: frozenset[str] = frozenset(),
+) -> list[Lease]:
+    """All leases, with a new one for every listed shard that had none, but for the ``orphaned``, which wait.
 
     A child of a shard that had a row begins at its oldest record; every other at the application's start.
     """
-    unknown = unknown_shards(listing, rows)
+    unknown = unknown_shards(listing, rows, orphaned)
     if not unknown:
         return rows
     known = {lease.shard_id for lease in rows}

@@ -9,25 +9,21 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from shardbatch.consumer.attempt import lost
-from shardbatch.consumer.consumer import Consumer, Verdicts, first_count
+from shardbatch.consumer.children import Children
+from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.hold import Held, Renewal
 from shardbatch.consumer.settle import read_batches
 from shardbatch.consumer.shard_errors import is_shards_own, named, told
 from shardbatch.consumer.shard_read import ShardRead, Stopped, read_shard
 from shardbatch.consumer.turns import Pages, Reading, Turns
-from shardbatch.core import lease as leases
 from shardbatch.core.batch import BatchState
-from shardbatch.core.expiry import born_after
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
-from shardbatch.core.planner import ready_child
 from shardbatch.core.policies import ShardErrors
-from shardbatch.core.ports import Verdict
-from shardbatch.core.position import LATEST, TRIM_HORIZON
-from shardbatch.core.shard import Shard
+from shardbatch.core.position import LATEST
 from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
 from shardbatch.core.waiting import NO_WAITING, Waiting
-from shardbatch.errors import LeaseLost, OwnerUnknown, SourceError
+from shardbatch.errors import LeaseLost, SourceError
 
 #: How much of an error's text goes into an answer; the log has it whole.
 SHORT = 300
@@ -80,10 +76,9 @@ class _Task:
         self.lock = threading.Lock()
         self.first_error: BaseException | None = None
         self.seen: set[str] = set()
-        self.listing: dict[str, Shard] = {}
         self.retention_ms = cache(consumer.source.retention_ms)
         self.ahead_ms = cache(self._ahead_ms)
-        self.verdicts = Verdicts(consumer, owner)
+        self.children = Children(consumer, owner, group)
 
     def run(self, mine: list[Lease]) -> Landed:
         """Read every lease and the children that become ready."""
@@ -183,86 +178,10 @@ class _Task:
     def _children(self, held: Held, landed: Slice) -> list[Lease]:
         """Take the children of an ended shard whose parents are all over for this owner, while there is time."""
         follow = self.consumer.options.drain_lineage or self.consumer.interval is not None
-        if not follow or self.hurry.is_set() or self._late():
+        late = self.consumer.interval is None and self.consumer.clock.monotonic() >= self.deadline
+        if not follow or late or self.hurry.is_set():
             return []
-        children = {shard.shard_id: shard for shard in self._unlisted(held.shard_id)}
-        children.update((shard.shard_id, shard) for shard in held.children or self._listed(held.shard_id, landed))
-        ready: list[Lease] = []
-        for shard_id in sorted(children.keys() - self.seen):
-            taken = self._take_child(children[shard_id])
-            if taken is not None:
-                ready.append(taken)
-        return ready
-
-    def _late(self) -> bool:
-        return self.consumer.interval is None and self.consumer.clock.monotonic() >= self.deadline
-
-    def _listed(self, parent: str, landed: Slice) -> list[Shard]:
-        """Children as the stream lists them. One listing serves all shards of the task whose children it has."""
-
-        def found() -> list[Shard]:
-            shards = self.listing.values()
-            return [shard for shard in shards if parent in shard.parent_shard_ids or shard.shard_id in landed.children]
-
-        if not found() or not self.listing.keys() >= set(landed.children):
-            self._list()
-        return found()
-
-    def _list(self) -> None:
-        self.listing = {shard.shard_id: shard for shard in self.consumer.source.list_shards()}
-
-    def _unlisted(self, parent: str) -> list[Shard]:
-        """Children of an interval's shard that have a row and left the listing since: no later run would read them."""
-        if self.consumer.interval is None:
-            return []
-        rows = [row for row in self.consumer.leases() if parent in row.parent_shard_ids]
-        return [Shard(row.shard_id, row.parent_shard_ids, closed=True) for row in rows]
-
-    def _over(self, owner: str) -> bool:
-        """Whether a lease may be taken from this owner (E): what it landed before it died is read on from here."""
-        try:
-            return self.verdicts(owner) is Verdict.OVER
-        except OwnerUnknown as error:
-            self.consumer.warn("Its shard stays with {}: {}".format(owner, error))
-            return False
-
-    def _take_child(self, child: Shard) -> Lease | None:
-        parents = {parent: self.consumer.lease(parent) for parent in child.parent_shard_ids}
-        absent = [parent for parent, row in parents.items() if row is None]
-        if absent and child.shard_id not in self.listing:
-            self._list()
-        if any(parent in self.listing for parent in absent):
-            return None  # that parent is younger than the claim: the next one gives it a row
-        if not ready_child(child, parents, self.owner):
-            return None
-        row = self.consumer.lease(child.shard_id) or self._added(child)
-        if row is None or row.completed or row.batch_id is not None:
-            return None
-        if row.lease_owner == self.owner:
-            return row if row.read_group == self.group else None
-        if row.lease_owner is not None and not self._over(row.lease_owner):
-            return None
-        taken = leases.take(row, self.owner, self.group, self.consumer.now_ms())
-        if not self.consumer.store.replace(row, taken):
-            return None
-        self.consumer.say("Shard {} follows its parents in this run.".format(child.shard_id))
-        return taken
-
-    def _added(self, child: Shard) -> Lease | None:
-        """The row of a child that is younger than the claim. This task may be late too: its age is told as by a claim,
-        but for an interval, whose rows tell nothing of looks that came before."""
-        consumer = self.consumer
-        born = born_after(child, consumer.lease) if consumer.interval is None else None
-        fresh = leases.add(
-            consumer.namespace,
-            consumer.scope,
-            child,
-            TRIM_HORIZON,
-            first_count(),
-            consumer.now_ms(),
-            born.ms if born else None,
-        )
-        return fresh if consumer.store.create(fresh) else consumer.lease(child.shard_id)
+        return self.children.take(held, landed, self.seen)
 
 
 def land(
