@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from shardbatch.core.policies import FanOut
 from shardbatch.core.position import LATEST, TRIM_HORIZON, Position, at_timestamp
 from shardbatch.errors import ConfigurationError
-from shardbatch.hooks.connections import aws_client
+from shardbatch.hooks.connections import aws_client, require_id
 
 if TYPE_CHECKING:
     from shardbatch.core.ports import Source
@@ -63,6 +63,7 @@ class KinesisStream:
             raise ConfigurationError(
                 "KinesisStream has neither or both of a name and stream_arn.", remedy="Give one of them."
             )
+        require_id("KinesisStream(aws_conn_id)", self.aws_conn_id)
         self._require_pace()
         if not isinstance(self.fan_out, FanOut):
             raise ConfigurationError(
