@@ -68,9 +68,7 @@ class Books:
     def covered(self, sent: Sent) -> bool:
         """Whether a committed slice of the live application says that this record expired unread."""
         for landed in self.committed.get(("", sent.shard_id), ()):
-            gap = landed.gap
-            if gap is None or gap.after >= sent.place:
-                continue
-            if gap.first_available is None or sent.place < after(gap.first_available):
-                return True
+            for gap in landed.gaps:
+                if gap.after < sent.place and (gap.first_available is None or sent.place < after(gap.first_available)):
+                    return True
         return False

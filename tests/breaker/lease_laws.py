@@ -100,5 +100,5 @@ class LeaseLaws:
 
 
 def unaccepted(landed: Slice) -> Slice:
-    """The slice without what a person adds to its gap."""
-    return landed if landed.gap is None else replace(landed, gap=replace(landed.gap, accepted=None))
+    """The slice without what a person adds to its gaps."""
+    return replace(landed, gaps=tuple(replace(gap, accepted=None) for gap in landed.gaps))

@@ -6,10 +6,11 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 
 from shardbatch.consumer.attempt import lost
 from shardbatch.consumer.consumer import Consumer, Verdicts, first_count
+from shardbatch.consumer.expiry import ask_kept
 from shardbatch.consumer.hold import Held, Renewal
 from shardbatch.consumer.settle import read_batches
 from shardbatch.consumer.shard_read import ShardRead, Stopped, read_shard
@@ -50,7 +51,7 @@ class Landed:
         self.records += landed.records
         self.bytes += landed.raw_bytes
         self.ended += landed.ended
-        self.gaps += landed.gap is not None
+        self.gaps += len(landed.gaps)
         self.oddities += landed.oddities
 
 
@@ -72,7 +73,7 @@ class _Task:
         self.first_error: BaseException | None = None
         self.seen: set[str] = set()
         self.listing: dict[str, Shard] = {}
-        self.retention_ms = cache(consumer.source.retention_ms)
+        self.kept = cache(partial(ask_kept, consumer))
         self.verdicts = Verdicts(consumer, owner)
 
     def run(self, mine: list[Lease]) -> Landed:
@@ -98,8 +99,7 @@ class _Task:
             raise Stopped
         if held.row.pending is not None:
             return held.row.pending
-        retention = self.retention_ms
-        read = ShardRead(self.consumer, held, self.owner, self.tip_ms, self.deadline, self.stop, retention)
+        read = ShardRead(self.consumer, held, self.owner, self.tip_ms, self.deadline, self.stop, self.kept)
         return (yield from read_shard(read))
 
     def _finished(self, reading: Reading, error: BaseException | None) -> list[Reading]:
@@ -195,7 +195,7 @@ class _Task:
         """The row of a child that is younger than the claim. This task may be late too: its age is told as by a claim,
         but for an interval, whose rows tell nothing of looks that came before."""
         consumer = self.consumer
-        born = born_after(child, consumer.lease) if consumer.interval is None else None
+        born = born_after(child, consumer.lease, consumer.now_ms()) if consumer.interval is None else None
         fresh = leases.add(
             consumer.namespace,
             consumer.scope,
@@ -258,7 +258,7 @@ def _summary(group: str, landed: Landed) -> str:
     parts: tuple[str, ...] = (
         "{} records ({} bytes) of {} shards".format(landed.records, landed.bytes, landed.shards),
         "{} ended".format(landed.ended),
-        "{} with a gap".format(landed.gaps),
+        "{} gaps".format(landed.gaps),
         "{} failed".format(len(landed.errors)),
     )
     return "Read task {}: {} in {:.1f} s.".format(group, ", ".join(parts), landed.seconds)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from shardbatch.consumer import land
+from shardbatch.consumer.expiry import ask_kept
 from shardbatch.consumer.hold import Held, Renewal
 from shardbatch.consumer.shard_read import ShardRead, read_shard
 from shardbatch.core import lease as leases
@@ -35,8 +36,8 @@ def only(rig: Rig) -> Lease:
 
 def reading(rig: Rig, held: Held, consumer=None) -> ShardRead:
     me = str(rig.owner("r1"))
-    tip_ms, retention = rig.stream.now_ms + 1, rig.stream.retention_ms
-    return ShardRead(consumer or rig.consumer(), held, me, tip_ms, 1e12, threading.Event(), retention)
+    tip_ms, consumer = rig.stream.now_ms + 1, consumer or rig.consumer()
+    return ShardRead(consumer, held, me, tip_ms, 1e12, threading.Event(), lambda: ask_kept(consumer))
 
 
 def whole(read: ShardRead) -> Slice | None:
