@@ -27,7 +27,8 @@ class ShardStatus:
     ``all_read``: it is read to its end, so nothing of it can expire unread. Else no unread record arrived before
     ``unread_since_ms``, by the clock of the ``service`` or of a ``worker``; and none expires before
     ``expires_from_ms``, the retention later, or that instant itself where records of it may be gone already, although
-    the retention is longer now. Both are ``None`` if nobody knows.
+    the retention is longer now. Both are ``None`` if nobody knows. ``skipped`` counts the ranges that a person passed
+    over and no batch tells yet: the next one does.
     """
 
     shard_id: str
@@ -46,6 +47,7 @@ class ShardStatus:
     unread_since_ms: int | None
     unread_since_clock: str | None
     expires_from_ms: int | None
+    skipped: int = 0
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,7 @@ def _shard_status(lease: Lease, leases: Mapping[str, Lease], kept: Kept, now_ms:
         unread_since_ms=since.ms if since else None,
         unread_since_clock=since.clock.value if since else None,
         expires_from_ms=kept.expires_ms(since.ms) if since else None,
+        skipped=len(lease.skipped),
     )
 
 
