@@ -73,7 +73,7 @@ class LeaseLaws:
             before = ResetHolder.parse(old.lease_owner)
             assert before is not None, "a reset rewrote a lease that it had not taken"
             if not before.rewound:
-                self._books.reset(new.shard_id, new.checkpoint, self._world.stream.sent, self._world.time.ms)
+                self._books.reset(new.shard_id, new.checkpoint, self._world.stream.sent)
             return
         if not moved and not lost:
             return

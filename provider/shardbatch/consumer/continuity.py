@@ -76,6 +76,7 @@ class Continuity:
 
     def _read(self) -> Iterator[Page]:
         self._begins = True
+        self._answered_ms, self._answered_at = self._consumer.now_ms(), self._tick()
         return self._consumer.source.read(self._lease.shard_id, self._place)
 
     def _tick(self) -> int:
@@ -86,7 +87,8 @@ class Continuity:
         return self.now_ms
 
     def _doubtful(self, page: Page) -> bool:
-        """Whether records may have expired between the answer before and this one, which does not show it."""
+        """Whether records may have expired between the answer before and this one, which does not show it. What begins
+        a read is compared whenever it comes: else a stretch without records might be begun anew for ever."""
         now = self._tick()
         if self._begins or not _tells(page):
             return False
@@ -97,16 +99,17 @@ class Continuity:
         if not _tells(page):
             return
         now, rows = self.now_ms, page.records.num_rows
+        self._seen_ms = self._answered_ms if now - self._answered_at > STANDSTILL_MS else self._asked_ms
+        self._answered_ms, self._answered_at = self._consumer.now_ms(), now
+        if not (rows or page.millis_behind_latest == 0 or page.ended):
+            return
         first = page.records.column("sequence_number")[0].as_py() if rows else None
         arrival = page.records.column("arrival_time")[0].value // 1000 if rows else None
         if first is not None and self._found and self._found[-1].first_available is None:
             self._found[-1] = _closed(self._found[-1], first, arrival)  # seen while nothing was left, or none yet
         if page.gone or self._lost(page, now, arrival):
             self._add(Gap(self._place, first, self._from_ms(now), arrival, LEFT if page.gone else EXPIRED))
-        late = not self._begins and now - self._answered_at > STANDSTILL_MS
-        self._seen_ms = self._answered_ms if late else self._asked_ms
         self._begins = False
-        self._answered_ms, self._answered_at = self._consumer.now_ms(), now
         self._place = page.next
         if rows:
             self._arrival_ms = page.records.column("arrival_time")[rows - 1].value // 1000

@@ -46,8 +46,7 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
         if row is None:
             start = consumer.source.resolve(consumer.start)
             fresh = Application(consumer.namespace, identity, start, first_count()).joined(group)
-            if retention_ms is not None:
-                fresh = fresh.keeping(retention_ms, consumer.now_ms())
+            fresh = fresh.keeping(retention_ms, consumer.now_ms())
             if consumer.store.create(fresh):
                 consumer.say("First claim of {}: reading from {}.".format(consumer.namespace, start))
                 return fresh
@@ -58,11 +57,11 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
         other = row.stranger(group)
         if other is not None and not consumer.options.shared:
             raise ApplicationTaken("{} is claimed by {}, not by {}.".format(consumer.namespace, other, group))
-        changed = retention_ms is not None and row.retention_ms != retention_ms
+        changed = row.retention_ms != retention_ms
         if group in row.claimed_by and not changed:
             return row
         joined = row.joined(group)
-        if retention_ms is not None and changed:
+        if changed:
             joined = joined.keeping(retention_ms, _now_there(consumer))
         if consumer.store.replace(row, joined):
             return joined

@@ -23,9 +23,9 @@ def compact(consumer: Consumer, rows: Sequence[Lease], listed: set[str], applica
     record, so the shard would be empty even if it were listed again. While nobody knows how long that is, all rows
     stay. *Ever:* a shorter retention may have been raised again by the time of a listing.
     """
-    longest_ms = application.longest_retention_ms or application.retention_ms
-    if longest_ms is None or consumer.interval is not None:
+    if application.retention_ms is None or consumer.interval is not None:
         return 0
+    longest_ms = max(application.retention_ms, application.longest_retention_ms or 0)
     before = consumer.now_ms() - longest_ms - MARGIN_MS
     found = obsolete(rows, listed, lambda lease: lease.updated_at_ms < before)[:MOST_REMOVED]
     removed = sum(consumer.store.delete(lease) for lease in found)

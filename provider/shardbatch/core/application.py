@@ -129,21 +129,22 @@ class Application(Row):
         groups = tuple(sorted([*others, group], key=lambda known: known.place))
         return replace(self, deployments=deployments, claimed_by=groups, row_count=self.row_count + 1)
 
-    def keeping(self, retention_ms: int, now_ms: int) -> Application:
-        """With the retention that the stream has at this instant of its own clock.
+    def keeping(self, retention_ms: int | None, now_ms: int) -> Application:
+        """With the retention that the stream has at this instant of its own clock, ``None`` if it does not say.
 
         Nobody knows when it was changed since the last claim, so it may have been the shorter one until now: what was
         older than that may be gone, and stays gone when the retention is longer.
         """
-        known = [ms for ms in (self.longest_retention_ms, self.retention_ms, retention_ms) if ms is not None]
+        before = [ms for ms in (self.longest_retention_ms, self.retention_ms) if ms is not None]
+        since = [ms for ms in (self.retention_ms, retention_ms) if ms is not None]
         gone_before_ms = self.gone_before_ms
-        if self.retention_ms not in (None, retention_ms):
-            gone_before_ms = max(gone_before_ms or 0, now_ms - min(self.retention_ms or 0, retention_ms))
+        if before and since and self.retention_ms != retention_ms:
+            gone_before_ms = max(gone_before_ms or 0, now_ms - min(since))
         return replace(
             self,
             retention_ms=retention_ms,
             gone_before_ms=gone_before_ms,
-            longest_retention_ms=max(known),
+            longest_retention_ms=max(before + since, default=None),
             row_count=self.row_count + 1,
         )
 

@@ -206,6 +206,9 @@ def test_a_change_of_the_retention_leaves_what_may_be_gone() -> None:
     assert (row.retention_ms, row.gone_before_ms, row.longest_retention_ms) == (700, 1900, 700)
     row = row.keeping(300, 2100)
     assert (row.retention_ms, row.gone_before_ms, row.longest_retention_ms) == (300, 1900, 700)
+    row = row.keeping(None, 2300)
+    assert (row.retention_ms, row.gone_before_ms, row.longest_retention_ms) == (None, 2000, 700)
+    assert application().keeping(None, 1).keeping(100, 1000).gone_before_ms is None
 
 
 def test_what_may_be_gone_already_does_not_expire_later() -> None:

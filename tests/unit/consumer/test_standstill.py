@@ -213,6 +213,31 @@ def test_what_expires_of_an_old_backlog_while_its_first_read_stands_still_is_a_g
     assert rig.committed() == sent
 
 
+def test_a_stretch_without_records_is_not_begun_anew_at_every_turn(rig: Rig) -> None:
+    """After an outage the place is old, so nobody is sure of it; the first record that comes shows what expired."""
+    rig.stream.put("a")
+    rig.run("r1")
+    later(rig, 30)
+    (left,) = rig.stream.put("b")
+    read = rig.stream.read
+
+    def sparse(shard_id: str, position) -> Iterator[Page]:
+        pages = read(shard_id, position)
+        page = next(pages)
+        for _ in range(100):
+            rig.time.ms += 120_000
+            yield replace(
+                page, records=page.records.slice(0, 0), next=position, millis_behind_latest=1000, checkpoint_gone=False
+            )
+        yield page
+        yield from pages
+
+    rig.stream.read = sparse  # type: ignore[method-assign]
+    rig.land("r2", rig.claim("r2"), limits=ReadLimits(duration=timedelta(hours=10)))
+    assert [gap.first_available for gap in pending(rig).gaps] == [left]
+    assert [shard for shard, _ in rig.stream.reads].count(only(rig).shard_id) == 2  # of r1, and of r2
+
+
 def test_a_look_that_waited_for_hours_before_it_was_counted_is_as_old_as_the_question(rig: Rig) -> None:
     """The only answer saw the tip; the machine slept before that was noted, and what came meanwhile expires later."""
     rig.stream.put("a")
