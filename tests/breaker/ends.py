@@ -127,6 +127,12 @@ def _complete(world: World, laws: Laws) -> None:
     begins = application.start_position if application else None
     begin_ms = begins.timestamp_ms or 0 if begins and begins.kind is Kind.AT_TIMESTAMP else 0
     live = {row for scope, row in books.records if not scope}
+    rows = [row for row in world.rows.values() if isinstance(row, Lease) and not row.scope]
+    waiting = {row.shard_id: row.skipped for row in rows}
+    for name in books.skipped - live:
+        sent = world.stream.sent[name]
+        told = books.wanted(sent) or books.covered(sent, waiting.get(sent.shard_id, ()))
+        assert told, f"record {name} was passed over in silence"
     for name, sent in world.stream.sent.items():
         if sent.arrival_ms < begin_ms and sent.shard_id not in books.targets:
             # What the first listing hid has its row made later, and begins at its oldest record like a younger child.

@@ -39,6 +39,7 @@ MOST_SHARDS = 7
 MOST_INTERVALS = 2
 MOST_VERBS = 3
 HOUR_MS = 3_600_000
+SHORT, LONG = timedelta(hours=24), timedelta(hours=168)
 #: How a run reads: as most do, one shard only, one generation only, for a few minutes from its start, or for so short a
 #: time that shards take turns.
 READING: list[dict[str, Any]] = [
@@ -280,6 +281,39 @@ class Breaker(Outputs):
         """Leases and attempts look old, and after a day records expire."""
         self.spent["wait"] += 1
         self.world.time.ms += int(timedelta(hours=hours).total_seconds() * 1000)
+        self.go_on(data)
+
+    @rule(data=st.data(), keys=KEYS)
+    @precondition(lambda self: self.theme in TIME and self.spent["still"] < 2 and self._between_answers())
+    def stand_still(self, data: Any, keys: list[str]) -> None:
+        """A machine sleeps for a day between two answers of a read; records come, and expire before it wakes up."""
+        process = data.draw(st.sampled_from(self._between_answers()))
+        self._step(process, GO)
+        self.spent["still"] += 1
+        self.world.stream.put(*keys)
+        self.world.time.ms += 25 * HOUR_MS
+        while not process.finished:
+            self._step(process, GO)
+
+    def _between_answers(self) -> list[Process]:
+        return [p for p in self.world.processes if p.task == "read" and p.at == "page" and not p.finished]
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.theme in TIME and self.spent["retention"] < 2 and self.world.rows)
+    def keep(self, data: Any) -> None:
+        """Somebody raises the stream's retention, or lowers it again; what has expired does not come back."""
+        self.spent["retention"] += 1
+        stream = self.world.stream
+        stream.expire()
+        stream.retention = LONG if stream.retention == SHORT else SHORT
+        self.go_on(data)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.theme in TIME and self.spent["ahead"] < 1)
+    def run_ahead(self, data: Any) -> None:
+        """The clock of a worker is ahead by days, once."""
+        self.spent["ahead"] += 1
+        self.world.ahead_ms = 300 * HOUR_MS
         self.go_on(data)
 
     def _tell(self) -> None:
