@@ -131,6 +131,7 @@ def test_an_end_without_children_is_walked_to_three_times_from_the_last_record(w
     source = world.source()
     pages = read(source)
     assert payloads(pages) == RECORDS
+    assert [(page.records.num_rows, page.ended) for page in pages] == [(10, False), (0, True)]
     assert source.calls["GetShardIterator"] == 1 + 1 + 3
     assert source.calls["ListShards"] == 1
 

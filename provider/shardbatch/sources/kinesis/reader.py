@@ -24,6 +24,8 @@ from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import list_all
 from shardbatch.sources.kinesis.polling import Polling, Wait, Way
 
+#: Steps of the proof of an end between two pages; more than most proofs have.
+SILENT_STEPS = 20
 EPOCH = datetime.fromtimestamp(0, UTC)
 NOT_A_PLACE = (
     "The checkpoint is none of this shard, or lies beyond its last record. If the stream was replaced by another one, "
@@ -158,7 +160,11 @@ class ShardReader:
         return EndProof(self._probe, place, last, children)
 
     def _prove(self, proof: EndProof) -> Iterable[Page]:
-        """Go on with the proof of an end; an unfinished one shows as an empty page that is not at the tip."""
+        """Go on with the proof of an end.
+
+        An unfinished one tells nothing of the place. So it shows only now and then, as an empty page of unknown lag at
+        which the reader can look at its limits; a read that has time for one answer has it for a proof.
+        """
         found = proof.step()
         if found is Found.ENDED:
             gone = self._expected is not None and not proof.met
@@ -167,7 +173,7 @@ class ShardReader:
             self._proof = None
             self._way.drop()
             raise InvalidAnswer(f"An answer claimed the end of {self._where}, which has more records.")
-        return self._nothing(max(1, proof.lag_ms))
+        return () if proof.steps % SILENT_STEPS else self._nothing()
 
     def _gone(self, error: ShardNotFound) -> tuple[Iterable[Page], Pause]:
         """The shard is gone if the listing agrees. :raises StreamNotFound: if it is the stream that is gone."""
