@@ -13,7 +13,7 @@ from enum import StrEnum
 from shardbatch.consumer.consumer import Consumer, Verdicts
 from shardbatch.consumer.enrol import add_rows, enrol
 from shardbatch.consumer.expiry import warn_of_expiry
-from shardbatch.consumer.listing import list_shards, named
+from shardbatch.consumer.listing import find_parents, list_shards, named
 from shardbatch.consumer.maintenance import compact
 from shardbatch.consumer.replay import look
 from shardbatch.consumer.settle import Stamped, read_batches, settle
@@ -80,12 +80,12 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     if held is not None:
         return held
     rows = settle(consumer, rows, stamped, me, lambda lease: verdicts(lease.lease_owner or "") is Verdict.OVER)
-    listing = list_shards(consumer)
+    listing, orphaned = find_parents(consumer, list_shards(consumer), rows)
     listed = {shard.shard_id for shard in listing}
-    rows = add_rows(consumer, listing, rows, application)
+    rows = add_rows(consumer, listing, rows, application, orphaned)
     warn_of_expiry(consumer, application, rows)
     for _ in range(MOST_LOOKS):
-        found = _plan(consumer, me, verdicts, rows, listed, stamped, application)
+        found = _plan(consumer, me, verdicts, rows, listed, orphaned, stamped, application)
         groups = _take(consumer, me, found)
         if groups or not found.takeable:
             break
@@ -182,6 +182,7 @@ def _plan(
     verdicts: Verdicts,
     rows: list[Lease],
     listed: set[str],
+    orphaned: frozenset[str],
     stamped: Stamped,
     application: Application,
 ) -> Plan:
@@ -190,7 +191,7 @@ def _plan(
     def may_take(lease: Lease) -> bool:
         return lease.shard_id in dead or verdicts(lease.lease_owner or "") is Verdict.OVER
 
-    found = plan(rows, listed, may_take, me)
+    found = plan(rows, listed, may_take, me, orphaned)
     foreign = [
         lease
         for lease in found.held
@@ -200,7 +201,7 @@ def _plan(
     if not dead:
         return found
     rows[:] = settle(consumer, rows, stamped, me, lambda lease: lease.shard_id in dead)
-    return plan(rows, listed, may_take, me)
+    return plan(rows, listed, may_take, me, orphaned)
 
 
 def _decidable(lease: Lease, stamped: Stamped) -> bool:

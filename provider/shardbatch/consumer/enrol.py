@@ -10,7 +10,7 @@ from shardbatch.consumer.listing import named, tell_missed
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application, Group
 from shardbatch.core.expiry import unseen_since
-from shardbatch.core.interval import CLOCKS_APART_MS, Interval
+from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS, Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.planner import unknown_shards
@@ -75,8 +75,9 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
             f"The interval is not over for another {(interval.to_ms - now) // 1000} s.",
             remedy="Start the run after its end, or give an earlier 'to'.",
         )
-    if interval.to_ms > now:
-        consumer.clock.sleep((interval.to_ms - now) / 1000)  # what is at the tip before its end is not all of it
+    settled_ms = interval.to_ms + MARGIN_MS  # a record may be put after its end that is stamped before it
+    if settled_ms > now:
+        consumer.clock.sleep((settled_ms - now) / 1000)  # what is at the tip before that is not all of it
     if retention is not None and interval.from_ms < now - retention:
         message = f"The interval begins {(now - retention - interval.from_ms) // 1000} s before the stream's retention."
         if consumer.policies.gap is GapPolicy.FAIL:
@@ -99,12 +100,18 @@ def check(row: Application, identity: str) -> None:
         )
 
 
-def add_rows(consumer: Consumer, listing: Sequence[Shard], rows: list[Lease], application: Application) -> list[Lease]:
-    """All leases, with a new one for every listed shard that had none.
+def add_rows(
+    consumer: Consumer,
+    listing: Sequence[Shard],
+    rows: list[Lease],
+    application: Application,
+    orphaned: frozenset[str] = frozenset(),
+) -> list[Lease]:
+    """All leases, with a new one for every listed shard that had none, but for the ``orphaned``, which wait.
 
     A child of a shard that had a row begins at its oldest record; every other at the application's start.
     """
-    unknown = unknown_shards(listing, rows)
+    unknown = unknown_shards(listing, rows, orphaned)
     if not unknown:
         return rows
     known = {lease.shard_id for lease in rows}

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.hold import Held
+from shardbatch.consumer.read_end import ReadEnd
 from shardbatch.consumer.turns import Pages
+from shardbatch.core import lease as leases
 from shardbatch.core.expiry import born_after, tip_seen
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
@@ -29,8 +31,8 @@ PROGRESS_EVERY = 15.0
 LEAST_RETENTION_MS = 3_600_000
 NOTHING_FOUND = (
     "Shard {0}: nothing was read after {1} within the limits, and its tip was not seen ({2} ms behind, it is said). "
-    "The next run begins at the same place. If that goes on, give a run more time (ReadLimits.duration), or pass "
-    "over what has no records: airflow shardbatch reset --shard {0} --to INSTANT."
+    "The next run begins at the same place. If that goes on, give a run more time (ReadLimits.duration): a long "
+    "stretch without records has to be passed in one run."
 )
 
 
@@ -40,8 +42,12 @@ class Stopped(Exception):
 
 @dataclass
 class ShardRead:
-    """What reading one shard needs; ``retention_ms`` is asked once for all shards of a task. ``waited`` is told what
-    the service's limits cost a read that leaves no slice to say so."""
+    """What reading one shard needs; ``retention_ms`` is asked once for all shards of a task, and so is ``ahead_ms``, by
+    how much the stream's clock is ahead of this machine's.
+
+    ``waited`` is told what the service's limits cost a read that leaves no slice to say so. ``stop`` ends the read, and
+    what it has is dropped; ``hurry`` ends it, and what it has is landed.
+    """
 
     consumer: Consumer
     held: Held
@@ -50,7 +56,9 @@ class ShardRead:
     deadline: float
     stop: threading.Event
     retention_ms: Callable[[], int | None]
-    waited: Callable[[Waiting], None]
+    waited: Callable[[Waiting], None] = lambda waiting: None
+    hurry: threading.Event = field(default_factory=threading.Event)
+    ahead_ms: Callable[[], int] = lambda: 0
 
 
 class _Tally:
@@ -69,7 +77,7 @@ class _Tally:
         self.oddities = NOTHING_ODD
         self.page: Page | None = None
         self.interval = read.consumer.interval
-        self.interval_over = False
+        self.end = ReadEnd(lease.shard_id, self.budget, self.interval, read.consumer.clock, read.ahead_ms)
         self.placed_ms: int | None = None
         self.waiting = NO_WAITING
         self.looked = False
@@ -77,12 +85,14 @@ class _Tally:
     def add(self, page: Page, now_ms: int) -> None:
         """Count a page."""
         self.page = page
+        self.end.add(page, now_ms, moved=page.next != self.next)
         if page.next != self.next:
             self.last = page.next.sequence_number
         self.next = page.next
         self.oddities += page.oddities
         self.waiting += page.waiting
-        self.lag = page.millis_behind_latest
+        if page.millis_behind_latest is not None:
+            self.lag = page.millis_behind_latest
         rows = page.records.num_rows
         if rows:
             known = page.records.column("arrival_time").drop_null()
@@ -119,35 +129,36 @@ class _Tally:
             self.placed_ms = self.placed_ms if micros is None else micros // 1000
             yield self.placed_ms
 
-    def done(self, monotonic: float) -> bool:
+    def done(self) -> bool:
         """Whether to stop after this page."""
         page = self.page
-        if page is None or page.ended:
-            return page is not None
-        arrival = self.last_arrival_ms if page.records.num_rows else None
-        if self.interval is not None:
-            passed = arrival is not None and self.interval.passed(arrival)
-            self.interval_over = passed or (page.records.num_rows == 0 and page.millis_behind_latest == 0)
-            return self.interval_over
-        if self.budget.at_tip(page.records.num_rows, arrival, page.millis_behind_latest):
-            return True
-        return self.budget.spent(monotonic) is not None
+        if page is None:
+            return False
+        done = self.end.here(page, self.last_arrival_ms if page.records.num_rows else None)
+        if self.end.seen_ms is not None:
+            self.caught_up_ms = max(self.caught_up_ms or 0, self.end.seen_ms)
+        return done
 
 
 def read_shard(read: ShardRead) -> Pages:
     """Land what follows the checkpoint and store it on the lease; ``None`` when there was nothing new or it was lost.
 
     It stops after every page, where others may have their turn. When another try of this task stored its slice first,
-    that one is the answer.
+    that one is the answer. An error of the source does not throw away what was read before it: that is landed, and the
+    error is left on the lease in hand (``Held.cut``). An interval's slice that was cut short is read on.
 
     :raises Stopped: when the task was told to stop.
-    :raises SourceError: when the shard cannot be read.
+    :raises Exception: whatever the source raises before anything was read.
     """
-    lease = read.held.row
+    row = read.held.row
+    lease, begun = (row, None) if row.pending is None else (leases.beyond(row), row.pending)
     writer = read.consumer.landing.slice(lease.namespace, lease.shard_id, lease.checkpoint)
     tally = _Tally(lease, read)
     try:
         yield from _pages(read, tally, writer)
+        tally.end.require_answer()
+        if tally.end.cut is not None and tally.next == lease.checkpoint and tally.gap is None:
+            raise tally.end.cut
     except BaseException:
         read.waited(tally.waiting)
         writer.abandon()
@@ -159,13 +170,16 @@ def read_shard(read: ShardRead) -> Pages:
         return None
     landed = _slice(tally, writer)
     _tell_oddities(read, landed)
+    read.held.cut = tally.end.cut
     if landed.empty:
         read.waited(tally.waiting)
         writer.abandon()
+        if read.hurry.is_set():
+            return None  # the lease stays this task's, whose retry reads on
         if tally.caught_up_ms is None:
             read.consumer.warn(NOTHING_FOUND.format(lease.shard_id, lease.checkpoint, tally.lag))
         read.held.give_back(tally.caught_up_ms)
-    elif not read.held.land(landed) and _unnamed(read.held, landed):
+    elif not read.held.land(landed, begun) and _unnamed(read.held, landed, begun):
         writer.abandon()
     return None if read.held.lost else read.held.row.pending
 
@@ -188,19 +202,26 @@ def _tell_oddities(read: ShardRead, landed: Slice) -> None:
             read.consumer.warn("Shard {}: {} records {}.".format(landed.shard_id, count, what.format(landed.shard_id)))
 
 
-def _unnamed(held: Held, landed: Slice) -> bool:
+def _unnamed(held: Held, landed: Slice, begun: Slice | None) -> bool:
     """Whether no row can name these files: an answer that was lost may hide that the slice was stored, and others may
     have taken, frozen or committed it since."""
     stored = held.row.pending
-    same = stored is not None and stored.files == landed.files  # its gap may have been accepted since
-    return not held.gone and held.row.checkpoint == landed.after and not same
+    same = stored is not None and set(landed.files) <= set(stored.files)  # it may have been read on since
+    return not held.gone and held.row.checkpoint == (begun or landed).after and not same
 
 
 def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[None, bool | None, None]:
     clock = read.consumer.clock
     shown = clock.monotonic()
-    pages = read.consumer.source.read(tally.lease.shard_id, tally.lease.checkpoint)
-    for page in pages:
+    pages = iter(read.consumer.source.read(tally.lease.shard_id, tally.lease.checkpoint))
+    while True:
+        try:
+            page = next(pages, None)
+        except Exception as error:  # noqa: BLE001 - whatever it is, what came before it is whole
+            tally.end.cut = error
+            return
+        if page is None:
+            return
         if read.stop.is_set():
             raise Stopped
         if read.held.lost:
@@ -222,12 +243,12 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
                     "; {}".format(tally.waiting) if tally.waiting else "",
                 )
             )
-        if tally.done(clock.monotonic()):
+        if tally.done() or read.hurry.is_set():
             return
         if (yield):
             writer.rest()
             yield
-        if read.deadline <= clock.monotonic():
+        if tally.end.late():
             return  # it went by while others had their turn
 
 
@@ -264,7 +285,7 @@ def _kept(read: ShardRead, age_ms: int) -> bool:
 
 def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
     page = tally.page
-    ended = page is not None and (page.ended or tally.interval_over)
+    ended = page is not None and (page.ended or tally.end.interval_over)
     files = writer.finish() if tally.budget.records else ()
     least, greatest = writer.arrivals_ms or (None, None)
     looked = tip_seen(tally.lease) if ended else None  # no later look will tell: it bounds the age of the children

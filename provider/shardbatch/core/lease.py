@@ -202,6 +202,30 @@ def land(lease: Lease, owner: str, landed: Slice, now_ms: int) -> Lease:
     return lease._next(now_ms, pending=landed, millis_behind_latest=landed.millis_behind_latest)
 
 
+def beyond(lease: Lease) -> Lease:
+    """The lease as a read sees it that goes on behind the pending slice."""
+    pending = lease.pending
+    assert pending is not None
+    arrived = lease.checkpoint_arrival_ms if pending.last_arrival_ms is None else pending.last_arrival_ms
+    return replace(
+        lease,
+        checkpoint=pending.until,
+        pending=None,
+        checkpoint_arrival_ms=arrived,
+        caught_up_ms=pending.caught_up_ms,
+    )
+
+
+def extend(lease: Lease, owner: str, begun: Slice, more: Slice, now_ms: int) -> Lease:
+    """L9: what this owner read behind its pending slice, which had been cut short of the interval's end."""
+    held = lease.lease_owner == owner and lease.batch_id is None
+    _require(held and bool(lease.scope), lease, "only its owner goes on with an interval's slice, unstamped")
+    _require(lease.pending == begun and not begun.ended, lease, "it is another slice, or one that has ended")
+    _require(more.after == begun.until and more.shard_id == begun.shard_id, lease, "what follows does not fit")
+    fresh = replace(lease, pending=None)
+    return land(fresh, owner, begun.followed_by(more), now_ms)
+
+
 def stamp(lease: Lease, owner: str, batch_id: str, now_ms: int) -> Lease:
     """L4: the pending slice belongs to a batch."""
     _require(lease.lease_owner == owner and lease.landed, lease, "only its owner stamps a landed lease")

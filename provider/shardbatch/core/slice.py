@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shardbatch.core.position import Position
@@ -132,6 +132,25 @@ class Slice:
         """Whether it says nothing new: no record, no end, no gap."""
         return self.records == 0 and not self.ended and self.gap is None and self.until == self.after
 
+    def followed_by(self, more: Slice) -> Slice:
+        """This slice and the one that begins where it ends, as one."""
+        return replace(
+            more,
+            after=self.after,
+            files=self.files + more.files,
+            records=self.records + more.records,
+            raw_bytes=self.raw_bytes + more.raw_bytes,
+            last=self.last if more.last is None else more.last,
+            first_arrival_ms=more.first_arrival_ms if self.first_arrival_ms is None else self.first_arrival_ms,
+            last_arrival_ms=self.last_arrival_ms if more.last_arrival_ms is None else more.last_arrival_ms,
+            caught_up_ms=self.caught_up_ms if more.caught_up_ms is None else more.caught_up_ms,
+            gap=self.gap if more.gap is None else more.gap,
+            oddities=self.oddities + more.oddities,
+            waiting=self.waiting + more.waiting,
+            min_arrival_ms=min(_known(self.min_arrival_ms, more.min_arrival_ms), default=None),
+            max_arrival_ms=max(_known(self.max_arrival_ms, more.max_arrival_ms), default=None),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As plain JSON, for the lease row and the manifest."""
         return {
@@ -187,3 +206,7 @@ class Slice:
     def loads(cls, text: str) -> Slice:
         """Back from the text of a lease row."""
         return cls.from_json(json.loads(text))
+
+
+def _known(*numbers: int | None) -> list[int]:
+    return [number for number in numbers if number is not None]
