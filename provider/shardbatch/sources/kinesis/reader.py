@@ -23,6 +23,7 @@ from shardbatch.sources.kinesis.end_proof import EndProof, Found
 from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import list_all
 from shardbatch.sources.kinesis.polling import Polling, Wait, Way
+from shardbatch.sources.kinesis.refusals import malformed
 
 #: Steps of the proof of an end between two pages; more than most proofs have.
 SILENT_STEPS = 20
@@ -200,7 +201,7 @@ class ShardReader:
         self._way.drop()
         self._proof = None
         if self._from_oldest or self._next.kind is not Kind.AFTER_SEQUENCE_NUMBER:
-            raise error
+            raise error if self._next.kind is Kind.AT_TIMESTAMP else malformed(error)
         self._from_oldest = True
         self._start, self._last_read, self._expected = self._next, None, self._next.sequence_number
 
