@@ -17,6 +17,7 @@ from shardbatch.consumer.listing import find_parents, list_shards, named
 from shardbatch.consumer.maintenance import compact
 from shardbatch.consumer.replay import look
 from shardbatch.consumer.settle import Stamped, read_batches, settle
+from shardbatch.consumer.staging_place import require_batches_here, require_slices_here
 from shardbatch.consumer.watch import abandoned, stood_still, waiting_ms
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
@@ -64,6 +65,7 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     :raises BatchParked: if this run's own batch waits for a person.
     :raises ReplayRefused: if the batch that this run was told to replay is not committed, or its owner is at work.
     :raises SlicesGone: if files of that batch are not in staging any more.
+    :raises StagingMoved: if slices or batches that are not done stand in another staging folder than this run's.
     :raises UnsupportedSchema: if the application's rows are not of this version.
     """
     me = str(owner)
@@ -75,7 +77,9 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     application = enrol(consumer, owner)
     verdicts = Verdicts(consumer, me)
     rows = consumer.leases()
+    require_slices_here(consumer, rows)
     stamped = read_batches(consumer, rows)
+    require_batches_here(consumer, stamped.values())
     held = unfinished(consumer, me, verdicts, stamped) or _adopt_gone(consumer, me, verdicts, stamped, application)
     if held is not None:
         return held

@@ -15,6 +15,7 @@ from shardbatch.consumer.hold import Held, Renewal
 from shardbatch.consumer.settle import read_batches
 from shardbatch.consumer.shard_errors import is_shards_own, named, told
 from shardbatch.consumer.shard_read import ShardRead, Stopped, read_shard
+from shardbatch.consumer.staging_place import require_slices_here
 from shardbatch.consumer.turns import Pages, Reading, Turns
 from shardbatch.core.batch import BatchState
 from shardbatch.core.lease import Lease
@@ -101,6 +102,7 @@ class _Task:
             return held.row.pending
         if self.hurry.is_set():
             return None
+        require_slices_here(self.consumer, [held.row])
         read = ShardRead(
             self.consumer,
             held,
@@ -146,13 +148,14 @@ class _Task:
             return []
         try:
             return [self._begin(child) for child in self._children(held, landed)]
-        except Exception as error:
-            if not is_shards_own(error):
+        except Exception as unlisted:
+            if not is_shards_own(unlisted):
                 raise
             if self.consumer.interval is not None:  # no later run would read them
-                self._failed(held, error)
+                self._failed(held, unlisted)
             else:
-                self.consumer.warn("The children of {} are left to the next run: {}".format(held.shard_id, told(error)))
+                said = "The children of {} are left to the next run: {}"
+                self.consumer.warn(said.format(held.shard_id, told(unlisted)))
             return []
 
     def _failed(self, held: Held, error: Exception) -> None:
