@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from shardbatch.core.application import Application
 from shardbatch.core.batch import DROPPED, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.policies import GapPolicy, Policies
-from shardbatch.core.position import Kind
 from shardbatch.core.rows import SHARD_LEASE, TABLES
 from shardbatch.errors import ConfigurationError, GapFound, ReplayRefused
 from tests.breaker.laws import Laws
@@ -123,9 +121,7 @@ def _stored(world: World) -> None:
 def _complete(world: World, laws: Laws) -> None:
     """Every record is in one committed batch, or expired and in a recorded gap."""
     books = laws.books
-    application = next((row for row in world.rows.values() if isinstance(row, Application)), None)
-    begins = application.start_position if application else None
-    begin_ms = begins.timestamp_ms or 0 if begins and begins.kind is Kind.AT_TIMESTAMP else 0
+    begin_ms = world.begin_ms()
     live = {row for scope, row in books.records if not scope}
     for name, sent in world.stream.sent.items():
         if sent.arrival_ms < begin_ms and sent.shard_id not in books.targets:
