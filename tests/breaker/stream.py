@@ -16,12 +16,13 @@ from tests.support.scripted import Item, ScriptedShard, ScriptedStream, follows
 
 @dataclass
 class Sent:
-    """One record: where and when it arrived, and whether it expired."""
+    """One record: where and when it arrived, by its stamp, and whether it expired. ``late`` was put after that."""
 
     place: Position
     shard_id: str
     arrival_ms: int
     expired: bool = False
+    late: bool = False
 
 
 class ExpiringStream(ScriptedStream):
@@ -105,7 +106,8 @@ class ExpiringStream(ScriptedStream):
     def late(self, by_ms: int, *keys: str) -> None:
         """Records that are put now and stamped a while ago."""
         self._time.ms -= by_ms
-        self.put(*keys)
+        for number in self.put(*keys):
+            self.sent[number].late = True
         self._time.ms += by_ms
 
     def nothing(self) -> Any:

@@ -58,6 +58,7 @@ class Claim:
 def claim(consumer: Consumer, owner: Owner) -> Claim:
     """Find this run's work.
 
+    :raises OwnerUnknown: if nothing can be taken, and Airflow cannot say whether an owner is over.
     :raises Starving: if nothing can be taken and records have waited for longer than ``stuck_after``.
     :raises StreamRecreated: if the stream under this name is another one.
     :raises ApplicationTaken: if another group claims this application, and this one does not say that it shares.
@@ -102,6 +103,8 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
         consumer.say("Claimed {} shards in {} read tasks.".format(shards, len(tasks)))
         return Claim(Outcome.LEASES, tasks, shards=shards)
     gone = _adopt_gone(consumer, me, verdicts, stamped, application, nothing_else=True)
+    if gone is None and verdicts.unknown is not None:
+        raise verdicts.unknown  # there is nothing else, and it may be free
     return gone or _nothing(consumer, found, stamped)
 
 
