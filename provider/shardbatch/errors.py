@@ -5,6 +5,7 @@
 
     ShardbatchError
     ├── ConfigurationError          what the author or the deployment wrote cannot work
+    │   ├── ConnectionUnknown       Airflow does not know a connection, or its credentials cannot be had just now
     │   ├── UnsupportedSchema       rows or a manifest of a version that this one cannot read
     │   ├── StreamRecreated         the stream under this name is another one than the checkpoints belong to
     │   ├── ApplicationTaken        another DAG or group claims this application's leases already
@@ -44,6 +45,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from shardbatch.masking import masked
+
 
 class ShardbatchError(Exception):
     """Something went wrong in shardbatch."""
@@ -60,13 +63,20 @@ class ShardbatchError(Exception):
         text = message or (type(self).__doc__ or "").strip().splitlines()[0]
         hint = self.remedy if remedy is None else remedy
         self.remedy = hint
-        super().__init__("{} {}".format(text, hint).strip())
+        super().__init__(masked("{} {}".format(text, hint).strip()))  # a driver's words may stand in it, or a URL
 
 
 class ConfigurationError(ShardbatchError):
     """The configuration cannot work."""
 
     retryable = False
+
+
+class ConnectionUnknown(ConfigurationError):
+    """Airflow does not know a connection, or its credentials cannot be had: wrong, or for a moment only."""
+
+    retryable = True
+    remedy = "It is tried again, since a secrets backend or the API server may have been away for a moment."
 
 
 class UnsupportedSchema(ConfigurationError):

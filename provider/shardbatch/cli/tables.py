@@ -106,6 +106,7 @@ def batches(found: Iterable[BatchStatus], now_ms: int) -> Table:
             "size": size(item.bytes),
             "gaps": str(item.gaps),
             "dropped": f"{item.dropped:,}",
+            "waited": _waited(item),
             "attempt": str(item.attempt),
             "age": age(item.created_at_ms, now_ms),
             "committed": age(item.committed_at_ms, now_ms),
@@ -163,6 +164,13 @@ def _intervals(found: IntervalsStatus) -> str:
         return "-"
     words = "{} committed, {} of them seen by readers, {} unfinished"
     return words.format(found.committed_batches, found.seen_batches, len(found.unfinished))
+
+
+def _waited(item: BatchStatus) -> str:
+    """What the service's limits cost: the time of all shards together, and what was refused or renewed."""
+    counts = ((item.refused, "refused"), (item.resubscribed, "renewed"))
+    words = [span(item.waited_ms), *(f"{count:,} {what}" for count, what in counts if count)]
+    return ", ".join(words) if item.waited_ms or len(words) > 1 else "-"
 
 
 def _state(item: BatchStatus) -> str:

@@ -23,7 +23,8 @@ class BatchStatus:
     A batch of an interval run has its ``scope`` and its bounds, as instants and as the text ``interval`` (ISO 8601,
     UTC); ``number`` is that of its decision among those of the interval. ``readers`` says who sees its output:
     ``live`` all, ``interval`` those who name the interval, ``replaced`` none, since a later run read the interval
-    again, ``own`` those of the author's own sink, ``none`` nobody.
+    again, ``own`` those of the author's own sink, ``none`` nobody. ``waited_ms``, ``refused`` and ``resubscribed`` are
+    what the service's limits cost its reads: time waited, calls refused, subscriptions renewed.
     """
 
     batch_id: str
@@ -50,6 +51,9 @@ class BatchStatus:
     number: int = 0
     joins: bool = False
     readers: str = "none"
+    waited_ms: int = 0
+    refused: int = 0
+    resubscribed: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,9 @@ def batch_status(batch: Batch, highest: Mapping[tuple[int, int], int] = MappingP
         number=batch.number,
         joins=batch.joins,
         readers=_readers(batch, highest),
+        waited_ms=batch.waited_ms,
+        refused=batch.refused,
+        resubscribed=batch.resubscribed,
     )
 
 

@@ -23,6 +23,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.planner import complete_lineage
 from shardbatch.core.policies import GapPolicy
 from shardbatch.core.shard import generations
+from shardbatch.core.waiting import NO_WAITING
 from shardbatch.errors import GapFound, LeaseLost, ManifestChanged, SourceError
 
 #: Freezes that lose a stamp start again; each loss is another attempt's progress, so this is never reached in peace.
@@ -212,6 +213,7 @@ def _create(consumer: Consumer, me: str, collected: list[Lease]) -> Batch | None
         return None
     manifest = _manifest(consumer, me, batch_id, collected, now)
     slices = [entry.slice for entry in manifest.slices]
+    waiting = sum((entry.waiting for entry in slices), NO_WAITING)
     content = manifest.dumps()
     uri = consumer.landing.write_manifest(consumer.namespace, batch_id, content)
     consumer.landing.note_attempt(consumer.namespace, batch_id, 1)
@@ -239,6 +241,9 @@ def _create(consumer: Consumer, me: str, collected: list[Lease]) -> Batch | None
         joins=consumer.outputs.joins and consumer.interval is not None,
         from_ms=consumer.interval.from_ms if consumer.interval else None,
         to_ms=consumer.interval.to_ms if consumer.interval else None,
+        waited_ms=waiting.ms,
+        refused=waiting.refused,
+        resubscribed=waiting.resubscribed,
     )
     if not consumer.store.create(batch):
         consumer.say("Batch {} was given up by another; freezing again.".format(batch_id))

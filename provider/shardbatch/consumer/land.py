@@ -23,6 +23,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ShardErrors
 from shardbatch.core.position import LATEST
 from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
+from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.errors import LeaseLost, SourceError
 
 #: How much of an error's text goes into an answer; the log has it whole.
@@ -41,6 +42,7 @@ class Landed:
     lost: int = 0
     seconds: float = 0.0
     oddities: Oddities = NOTHING_ODD
+    waiting: Waiting = NO_WAITING
     errors: dict[str, str] = field(default_factory=dict)
 
     def add(self, landed: Slice) -> None:
@@ -50,6 +52,7 @@ class Landed:
         self.ended += landed.ended
         self.gaps += landed.gap is not None
         self.oddities += landed.oddities
+        self.waiting += landed.waiting
 
 
 class _Task:
@@ -71,6 +74,7 @@ class _Task:
         self.hurry = threading.Event()
         self.renewal = Renewal(consumer)
         self.landed = Landed()
+        self.lock = threading.Lock()
         self.first_error: BaseException | None = None
         self.seen: set[str] = set()
         self.retention_ms = cache(consumer.source.retention_ms)
@@ -111,10 +115,15 @@ class _Task:
             self.deadline,
             self.stop,
             self.retention_ms,
+            self._waited,
             self.hurry,
             self.ahead_ms,
         )
         return (yield from read_shard(read))
+
+    def _waited(self, waiting: Waiting) -> None:
+        with self.lock:
+            self.landed.waiting += waiting
 
     def _unfinished(self, landed: Slice) -> bool:
         """Whether an interval's slice was cut short: one that is whole has ended."""
@@ -141,21 +150,22 @@ class _Task:
         self.landed.shards += 1
         if landed is None:
             return []
-        self.landed.add(landed)
+        with self.lock:
+            self.landed.add(landed)
         if held.cut is not None or self._unfinished(landed):
             self._failed(held, held.cut or SourceError("Another try of this task reads on where this one began."))
         if not landed.ended:
             return []
         try:
             return [self._begin(child) for child in self._children(held, landed)]
-        except Exception as unlisted:
-            if not is_shards_own(unlisted):
+        except Exception as failure:
+            if not is_shards_own(failure):
                 raise
             if self.consumer.interval is not None:  # no later run would read them
-                self._failed(held, unlisted)
+                self._failed(held, failure)
             else:
-                said = "The children of {} are left to the next run: {}"
-                self.consumer.warn(said.format(held.shard_id, told(unlisted)))
+                text = "The children of {} are left to the next run: {}"
+                self.consumer.warn(text.format(held.shard_id, told(failure)))
             return []
 
     def _failed(self, held: Held, error: Exception) -> None:
@@ -240,5 +250,6 @@ def _summary(group: str, landed: Landed) -> str:
         "{} ended".format(landed.ended),
         "{} with a gap".format(landed.gaps),
         "{} failed".format(len(landed.errors)),
+        *((str(landed.waiting),) if landed.waiting else ()),
     )
     return "Read task {}: {} in {:.1f} s.".format(group, ", ".join(parts), landed.seconds)

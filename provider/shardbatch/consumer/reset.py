@@ -26,22 +26,29 @@ from shardbatch.errors import ConfigurationError
 
 #: What helps where a target cannot be used.
 TARGETS = "Give TRIM_HORIZON, an instant with its time zone, or the sequence number of one shard."
+#: How a sequence number of any length may be given.
+_SEQUENCE = "sequence:"
+#: A number with fewer digits may be a date or an epoch (of nanoseconds: 19); a sequence number of Kinesis has 56.
+SHORTEST_SEQUENCE = 21
 
 
 def target_of(text: str | datetime) -> Position:
     """The position of a person's words: ``TRIM_HORIZON``, an instant in ISO form, or a checkpoint as ``shards`` shows.
 
-    :raises ConfigurationError: if it cannot be read, or a reset cannot go there.
+    A number of fewer than 21 digits is taken for a sequence number only as ``sequence:NUMBER``: it may be meant as a
+    date or an epoch.
+
+    :raises ConfigurationError: if it cannot be read, may mean two things, or a reset cannot go there.
     """
     try:
-        found = text if isinstance(text, datetime) else _instant(text)
+        found = text if isinstance(text, datetime) else _instant(str(text))
         if found is None:
-            position = Position.parse(str(text))
+            position = _position(str(text).strip())
         elif found.utcoffset() is None:
             raise ConfigurationError("The instant {} has no time zone.".format(text), remedy=TARGETS)
         else:
             position = at_timestamp(round(found.timestamp() * 1000))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ConfigurationError("A reset cannot go to {!r}.".format(str(text)), remedy=TARGETS) from error
     if position.kind is Kind.LATEST:
         raise ConfigurationError(
@@ -228,6 +235,21 @@ def _skips(row: Lease, to: Position) -> bool:
         arrival = row.checkpoint_arrival_ms if row.checkpoint.exact else row.checkpoint.timestamp_ms
         return arrival is None or (to.timestamp_ms or 0) > arrival
     return to.exact and to > row.checkpoint
+
+
+def _position(text: str) -> Position:
+    if text.startswith(_SEQUENCE):
+        position = Position.parse(text[len(_SEQUENCE) :])
+        if position.kind is not Kind.AFTER_SEQUENCE_NUMBER:
+            raise ValueError("{!r} is no sequence number".format(text))
+        return position
+    number = text.partition("/")[0]
+    if number.isdigit() and len(number) < SHORTEST_SEQUENCE:
+        raise ConfigurationError(
+            "{!r} may be a date, an epoch or a sequence number.".format(text),
+            remedy="Give an instant like 2026-11-28T00:00:00+00:00, or {}{}.".format(_SEQUENCE, text),
+        )
+    return Position.parse(text)
 
 
 def _instant(text: str) -> datetime | None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from shardbatch.core.limits import Budget
 from shardbatch.core.ports import Page, SliceWriter
 from shardbatch.core.position import SHARD_END
 from shardbatch.core.slice import NOTHING_ODD, Gap, Slice
+from shardbatch.core.waiting import NO_WAITING, Waiting
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +45,8 @@ class ShardRead:
     """What reading one shard needs; ``retention_ms`` is asked once for all shards of a task, and so is ``ahead_ms``, by
     how much the stream's clock is ahead of this machine's.
 
-    ``stop`` ends the read, and what it has is dropped; ``hurry`` ends it, and what it has is landed.
+    ``waited`` is told what the service's limits cost a read that leaves no slice to say so. ``stop`` ends the read, and
+    what it has is dropped; ``hurry`` ends it, and what it has is landed.
     """
 
     consumer: Consumer
@@ -54,6 +56,7 @@ class ShardRead:
     deadline: float
     stop: threading.Event
     retention_ms: Callable[[], int | None]
+    waited: Callable[[Waiting], None] = lambda waiting: None
     hurry: threading.Event = field(default_factory=threading.Event)
     ahead_ms: Callable[[], int] = lambda: 0
 
@@ -75,6 +78,8 @@ class _Tally:
         self.page: Page | None = None
         self.interval = read.consumer.interval
         self.end = ReadEnd(lease.shard_id, self.budget, self.interval, read.consumer.clock, read.ahead_ms)
+        self.placed_ms: int | None = None
+        self.waiting = NO_WAITING
         self.looked = False
 
     def add(self, page: Page, now_ms: int) -> None:
@@ -85,14 +90,16 @@ class _Tally:
             self.last = page.next.sequence_number
         self.next = page.next
         self.oddities += page.oddities
+        self.waiting += page.waiting
         if page.millis_behind_latest is not None:
             self.lag = page.millis_behind_latest
         rows = page.records.num_rows
         if rows:
-            arrivals = page.records.column("arrival_time")
-            if self.first_arrival_ms is None:
-                self.first_arrival_ms = arrivals[0].value // 1000
-            self.last_arrival_ms = arrivals[rows - 1].value // 1000
+            known = page.records.column("arrival_time").drop_null()
+            if len(known) and self.first_arrival_ms is None:
+                self.first_arrival_ms = known[0].value // 1000
+            if len(known):
+                self.last_arrival_ms = known[-1].value // 1000
         elif page.millis_behind_latest == 0 and not page.ended:  # beside records it says nothing, see Budget.at_tip
             self.caught_up_ms = now_ms
 
@@ -109,12 +116,18 @@ class _Tally:
         """The records of a page that belong to the slice: all, or those that arrived within the interval."""
         records = page.records
         if self.interval is not None and records.num_rows:
-            arrivals = records.column("arrival_time").cast("int64").to_pylist()
-            within = [at for at, micros in enumerate(arrivals) if micros // 1000 in self.interval]
+            within = [at for at, ms in enumerate(self._times(records)) if ms is None or ms in self.interval]
             records = records.take(within) if within else records.slice(0, 0)
         self.budget.records += records.num_rows
         self.budget.bytes += records.column("data").nbytes
         return records
+
+    def _times(self, records: pa.RecordBatch) -> Iterator[int | None]:
+        """When each record arrived. One of unknown time counts as that before it, for records stand nearly in the order
+        of their arrival; ``None`` if no time is known up to it: then it is delivered."""
+        for micros in records.column("arrival_time").cast("int64").to_pylist():
+            self.placed_ms = self.placed_ms if micros is None else micros // 1000
+            yield self.placed_ms
 
     def done(self) -> bool:
         """Whether to stop after this page."""
@@ -147,8 +160,11 @@ def read_shard(read: ShardRead) -> Pages:
         if tally.end.cut is not None and tally.next == lease.checkpoint and tally.gap is None:
             raise tally.end.cut
     except BaseException:
+        read.waited(tally.waiting)
         writer.abandon()
         raise
+    if tally.waiting:
+        read.consumer.say("Shard {}: {} records, {}.".format(lease.shard_id, tally.budget.records, tally.waiting))
     if read.held.lost:
         writer.abandon()
         return None
@@ -156,6 +172,7 @@ def read_shard(read: ShardRead) -> Pages:
     _tell_oddities(read, landed)
     read.held.cut = tally.end.cut
     if landed.empty:
+        read.waited(tally.waiting)
         writer.abandon()
         if read.hurry.is_set():
             return None  # the lease stays this task's, whose retry reads on
@@ -174,9 +191,15 @@ def _tell_oddities(read: ShardRead, landed: Slice) -> None:
         (odd.foreign, "belong to another shard by their hash key; they were delivered"),
         (odd.broken, "look like aggregates and cannot be taken apart; they were delivered as they are"),
         (odd.dropped, "are in aggregates that hold some of another shard; these were DROPPED, as the stream says"),
+        (
+            odd.below,
+            "came that stand before the place that was asked for; they were left out. If they were never read, the "
+            "server brings records late: 'airflow shardbatch reset --shard {} --to TRIM_HORIZON' reads all again that "
+            "it still holds",
+        ),
     ):
         if count:
-            read.consumer.warn("Shard {}: {} records {}.".format(landed.shard_id, count, what))
+            read.consumer.warn("Shard {}: {} records {}.".format(landed.shard_id, count, what.format(landed.shard_id)))
 
 
 def _unnamed(held: Held, landed: Slice, begun: Slice | None) -> bool:
@@ -213,8 +236,11 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
         if clock.monotonic() - shown > PROGRESS_EVERY:
             shown = clock.monotonic()
             read.consumer.say(
-                "Shard {}: {} records so far, {} ms behind.".format(
-                    tally.lease.shard_id, tally.budget.records, tally.lag
+                "Shard {}: {} records so far, {} ms behind{}.".format(
+                    tally.lease.shard_id,
+                    tally.budget.records,
+                    tally.lag,
+                    "; {}".format(tally.waiting) if tally.waiting else "",
                 )
             )
         if tally.done() or read.hurry.is_set():
@@ -281,4 +307,5 @@ def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
         oddities=tally.oddities,
         min_arrival_ms=least,
         max_arrival_ms=greatest,
+        waiting=tally.waiting,
     )

@@ -4,7 +4,7 @@
 A backend knows tables, keys and columns only. Within a major version columns are only added; a column that a reader
 does not know is passed over and left as it is, one that a row lacks takes its default. What is new stands in a column
 of its own, never inside the JSON of another: an earlier version writes that anew without what it does not know. (Of a
-slice, what an earlier version drops that way are counts: its oddities.)
+slice, what an earlier version drops that way are counts: its oddities, its waiting.)
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ BATCH = Table(
         "owner:text row_count:int state:text attempt:int attempt_ref:text attempt_seen_ms:int attempt_closed:int "
         "sink:text start:text decided:int manifest_uri:text manifest_digest:text records:int bytes:int gaps:int "
         "created_at_ms:int committed_at_ms:int note:text unparked:int set_aside:text dropped:int "
-        "roots:text min_arrival_ms:int max_arrival_ms:int shared:bool joins:bool from_ms:int to_ms:int number:int"
+        "roots:text min_arrival_ms:int max_arrival_ms:int shared:bool joins:bool from_ms:int to_ms:int number:int "
+        "waited_ms:int refused:int resubscribed:int"
     ),
 )
 APPLICATION = Table(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shardbatch.core.position import Position
+from shardbatch.core.waiting import NO_WAITING, Waiting
 
 
 @dataclass(frozen=True)
@@ -63,27 +64,34 @@ class Oddities:
 
     ``foreign`` were delivered although their hash key is outside their shard's range: a producer may have sent them
     again, to the right shard. ``broken`` look like an aggregate that cannot be taken apart, and were delivered as they
-    are. ``dropped`` were left out, because the stream's options say so.
+    are. ``dropped`` were left out, because the stream's options say so. ``below`` were left out because they stand
+    before the position that was asked for: they were read already, or came late.
     """
 
     foreign: int = 0
     broken: int = 0
     dropped: int = 0
+    below: int = 0
 
     def __add__(self, other: Oddities) -> Oddities:
-        return Oddities(self.foreign + other.foreign, self.broken + other.broken, self.dropped + other.dropped)
+        return Oddities(
+            self.foreign + other.foreign,
+            self.broken + other.broken,
+            self.dropped + other.dropped,
+            self.below + other.below,
+        )
 
     def __bool__(self) -> bool:
         return self != NOTHING_ODD
 
     def to_json(self) -> dict[str, int]:
         """As plain JSON."""
-        return {"foreign": self.foreign, "broken": self.broken, "dropped": self.dropped}
+        return {"foreign": self.foreign, "broken": self.broken, "dropped": self.dropped, "below": self.below}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Oddities:
         """Back from plain JSON; what is missing is zero."""
-        return cls(value.get("foreign", 0), value.get("broken", 0), value.get("dropped", 0))
+        return cls(value.get("foreign", 0), value.get("broken", 0), value.get("dropped", 0), value.get("below", 0))
 
 
 NOTHING_ODD = Oddities()
@@ -97,6 +105,7 @@ class Slice:
     counts the records' data, not the files. ``caught_up_ms`` is when the read stood at the shard's tip, if it did; of
     a shard that has ended, when a read last did while it was open. ``first_arrival_ms`` and ``last_arrival_ms`` are the
     first and the last record's, ``min_arrival_ms`` and ``max_arrival_ms`` the least and the greatest of all.
+    ``waiting`` is what the service's limits cost the read.
     """
 
     shard_id: str
@@ -116,6 +125,7 @@ class Slice:
     oddities: Oddities = NOTHING_ODD
     min_arrival_ms: int | None = None
     max_arrival_ms: int | None = None
+    waiting: Waiting = NO_WAITING
 
     @property
     def empty(self) -> bool:
@@ -136,6 +146,7 @@ class Slice:
             caught_up_ms=self.caught_up_ms if more.caught_up_ms is None else more.caught_up_ms,
             gap=self.gap if more.gap is None else more.gap,
             oddities=self.oddities + more.oddities,
+            waiting=self.waiting + more.waiting,
             min_arrival_ms=min(_known(self.min_arrival_ms, more.min_arrival_ms), default=None),
             max_arrival_ms=max(_known(self.max_arrival_ms, more.max_arrival_ms), default=None),
         )
@@ -160,6 +171,7 @@ class Slice:
             "oddities": self.oddities.to_json(),
             "min_arrival_ms": self.min_arrival_ms,
             "max_arrival_ms": self.max_arrival_ms,
+            "waiting": self.waiting.to_json(),
         }
 
     @classmethod
@@ -183,6 +195,7 @@ class Slice:
             oddities=Oddities.from_json(value.get("oddities") or {}),
             min_arrival_ms=value.get("min_arrival_ms"),
             max_arrival_ms=value.get("max_arrival_ms"),
+            waiting=Waiting.from_json(value.get("waiting") or {}),
         )
 
     def dumps(self) -> str:

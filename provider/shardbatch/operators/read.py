@@ -28,7 +28,9 @@ class ReadOperator(Step):
     them, at least 30 seconds, is kept for that.
 
     Its output is small: ``records``, ``bytes``, ``shards``, ``ended``, ``gaps``, ``foreign``, ``broken``, ``dropped``
-    (records, see ``KinesisStream``), ``lost``, ``seconds``, and ``errors`` with the shards that could not be read.
+    (records, see ``KinesisStream``), ``below`` (records that stand before the place that was asked for and were left
+    out), ``waited_s``, ``refused`` and ``resubscribed`` (time waited for the service's limits, calls refused for their
+    rate, subscriptions renewed), ``lost``, ``seconds``, and ``errors`` with the shards that could not be read.
 
     :param entry: one of claim's entries, ``{"group": …, "label": …}``; templated.
     """
@@ -57,6 +59,7 @@ class ReadOperator(Step):
             "ended": landed.ended,
             "gaps": landed.gaps,
             **landed.oddities.to_json(),
+            **landed.waiting.to_json(),
             "lost": landed.lost,
             "seconds": landed.seconds,
             "failed": len(landed.errors),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from shardbatch.consumer import land
+from shardbatch.consumer.consumer import SYSTEM_CLOCK
 from shardbatch.consumer.hold import Held, Renewal
 from shardbatch.consumer.shard_read import ShardRead, read_shard
 from shardbatch.core import lease as leases
@@ -17,10 +18,11 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.slice import Slice
-from shardbatch.errors import SourceError
+from shardbatch.errors import SourceError, StoreError
 from shardbatch.stores.memory import MemoryStore
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -119,6 +121,32 @@ def test_a_renewal_that_meets_a_lease_just_given_back_renews_the_others(rig: Rig
                 break
             deadline.wait(0.01)
     assert second.row.lease_count > count + 1
+
+
+def test_a_read_ends_with_an_error_once_its_lease_could_not_be_renewed_for_as_long_as_it_lasts(rig: Rig) -> None:
+    rig.stream.put("a")
+    rig.claim("r1")
+    silent = threading.Event()
+    silent.set()
+
+    def fault(when: str, write) -> None:
+        if silent.is_set():
+            raise TimeoutError
+
+    options = ClaimOptions(lease_duration=timedelta(milliseconds=60))
+    store = MemoryStore(rig.store.memory, fault=fault)  # type: ignore[attr-defined]
+    consumer = rig.consumer(store=store, options=options, clock=SYSTEM_CLOCK)
+    held = Held(consumer, str(rig.owner("r1")), only(rig))
+    renewal = Renewal(consumer)
+    renewal.add(held)
+    with renewal.running():
+        wait_until(lambda: held.silent_s is not None, 20, "the silence to be noticed")
+        with pytest.raises(StoreError, match="no sign of life for"):
+            whole(reading(rig, held, consumer))
+        assert not list(rig.folder.rglob("part-*"))
+        silent.clear()
+        wait_until(lambda: held.silent_s is None, 20, "the store to be heard again")
+        assert not held.lost
 
 
 def test_files_are_kept_when_the_slice_was_stored_but_the_answer_was_lost_to_another_owner(rig: Rig) -> None:
