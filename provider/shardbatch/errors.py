@@ -10,6 +10,7 @@
     │   ├── StreamRecreated         the stream under this name is another one than the checkpoints belong to
     │   ├── ApplicationTaken        another DAG or group claims this application's leases already
     │   ├── OutputTaken             an output root belongs to another application
+    │   ├── StagingMoved            staging is set to another folder than slices or batches stand in
     │   └── ImportUnfinished        leases of KCL were begun to be taken over; until that is done nothing is claimed
     ├── SourceError                 the stream could not be read
     │   ├── StreamNotFound
@@ -108,6 +109,17 @@ class OutputTaken(ConfigurationError):
     remedy = (
         "Give this application a root of its own. If both are meant to write there, say output=Outputs(shared=True) in "
         "both; if this one takes the other's place, 'airflow shardbatch adopt-root' hands the root over."
+    )
+
+
+class StagingMoved(ConfigurationError):
+    """Staging is set to another folder than the one in which slices, or a batch, stand that are not done."""
+
+    remedy = (
+        "Set staging back to the old folder until a run has committed them, then change it. If its files are gone: "
+        "drop the batch ('airflow shardbatch drop'), and reset the shards to where they stand ('airflow shardbatch "
+        "reset --shard ... --to' with the checkpoint that 'airflow shardbatch shards' shows): they are read anew, as "
+        "far as the stream still has the records."
     )
 
 

@@ -269,6 +269,13 @@ class Breaker(Outputs):
         put(*keys)
         self.go_on(data)
 
+    @rule(data=st.data(), keys=KEYS, seconds=st.sampled_from([1, 30, 59]))
+    @precondition(lambda self: self.theme in STREAM and len(self.world.stream.sent) < MOST_RECORDS)
+    def put_late(self, data: Any, keys: list[str], seconds: int) -> None:
+        """Records come whose arrival is stamped a little in the past; it may be that of an interval which is over."""
+        self.world.stream.late(seconds * 1000, *keys)
+        self.go_on(data)
+
     @rule(data=st.data(), at=st.integers(0, 5), merge=st.booleans())
     @precondition(lambda self: self.theme in STREAM and len(self.world.stream.shards) < MOST_SHARDS)
     def reshard(self, data: Any, at: int, merge: bool) -> None:

@@ -16,7 +16,7 @@ from shardbatch.core.ports import Verdict
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import Slice
-from shardbatch.errors import InvalidAnswer, OwnerUnknown
+from shardbatch.errors import InvalidAnswer
 
 
 class Children:
@@ -64,11 +64,7 @@ class Children:
 
     def _over(self, owner: str) -> bool:
         """Whether a lease may be taken from this owner (E): what it landed before it died is read on from here."""
-        try:
-            return self._verdicts(owner) is Verdict.OVER
-        except OwnerUnknown as error:
-            self._consumer.warn("Its shard stays with {}: {}".format(owner, error))
-            return False
+        return self._verdicts(owner) is Verdict.OVER
 
     def _take(self, child: Shard) -> Lease | None:
         parents = {parent: self._consumer.lease(parent) for parent in child.parent_shard_ids}

@@ -14,6 +14,7 @@ from shardbatch.consumer.consumer import Consumer, first_count, new_batch_id
 from shardbatch.consumer.intervals import require_latest
 from shardbatch.consumer.replay import find_committed, require_files, take_over
 from shardbatch.consumer.settle import Stamped, read_batches, settle
+from shardbatch.consumer.staging_place import require_batch_here, require_slices_here
 from shardbatch.core import lease as leases
 from shardbatch.core.batch import LONGEST_NOTE, Batch, BatchState
 from shardbatch.core.lease import Lease
@@ -70,6 +71,7 @@ def freeze(
     :raises LeaseLost: if the handed batch went to another owner.
     :raises ReplayRefused: if the owner of the batch to replay is at work, or a later run read its interval again.
     :raises SlicesGone: if files of a batch to replay are not in staging any more.
+    :raises StagingMoved: if the slices, or the batch, stand in another staging folder than this run's.
     :raises BatchParked: if it waits for a person.
     :raises AttemptAlive: if an older attempt still shows life.
     :raises UnsupportedSchema: if the application's rows are not of this version.
@@ -131,6 +133,7 @@ def _replay(
 
 def _require_content(consumer: Consumer, batch: Batch) -> int:
     """See that what was frozen is what stands in staging, for a replay also that all of it is there; its shards."""
+    require_batch_here(consumer, batch)
     if batch.state is BatchState.COMMITTED:
         require_files(consumer, batch)
     content = consumer.landing.read_manifest(batch.namespace, batch.batch_id)
@@ -149,6 +152,7 @@ def _collect(consumer: Consumer, me: str, held: list[Lease], stamped: Stamped) -
     """D2c, D2d: the landed leases of this owner that can be frozen together, stamps obeyed first; and who waits."""
     settled = settle(consumer, held, stamped, me, lambda lease: True)
     found = [lease for lease in settled if lease.lease_owner == me and lease.landed]
+    require_slices_here(consumer, found)
     left_out = _gapped(consumer, found)
     parents = {parent for lease in found for parent in lease.parent_shard_ids}
     rows = {lease.shard_id: lease for lease in found}

@@ -83,14 +83,14 @@ class Held:
     def land(self, landed: Slice, begun: Slice | None = None) -> bool:
         """L3, or L9 behind a slice that was begun, unless another try of this task was first; whether the slice stands
         on the row by this call."""
-        me, now = self._owner, self._consumer.now_ms
+        me, now, uri = self._owner, self._consumer.now_ms, self._consumer.landing.uri
 
         def change(row: Lease) -> Lease | None:
             if row.pending != begun:
                 return None
-            return (
-                leases.land(row, me, landed, now()) if begun is None else leases.extend(row, me, begun, landed, now())
-            )
+            if begun is not None:
+                return leases.extend(row, me, begun, landed, now())
+            return leases.land(row, me, landed, now(), uri)
 
         return self.write(change)
 

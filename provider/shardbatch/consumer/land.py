@@ -16,6 +16,7 @@ from shardbatch.consumer.hold import Held, Renewal
 from shardbatch.consumer.settle import read_batches
 from shardbatch.consumer.shard_errors import is_shards_own, named, told
 from shardbatch.consumer.shard_read import ShardRead, Stopped, read_shard
+from shardbatch.consumer.staging_place import require_slices_here
 from shardbatch.consumer.turns import Pages, Reading, Turns
 from shardbatch.core.batch import BatchState
 from shardbatch.core.lease import Lease
@@ -106,6 +107,7 @@ class _Task:
             return held.row.pending
         if self.hurry.is_set():
             return None
+        require_slices_here(self.consumer, [held.row])
         read = ShardRead(
             self.consumer,
             held,

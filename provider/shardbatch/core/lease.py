@@ -36,6 +36,7 @@ class Lease(Row):
     when the row was added, or 0 (:data:`NEVER_MS`). ``note`` says what a person last did to it, when and why.
     ``begins`` is the lowest position that its reading ever began at; ``None`` on rows of version 1, where nobody knows.
     ``skipped`` is what a person passed over since the last batch; the next slice carries it as its first gaps.
+    ``staging`` is the folder in which the pending slice stands, ``None`` if nobody knows.
     """
 
     namespace: Namespace
@@ -57,6 +58,7 @@ class Lease(Row):
     note: str | None = None
     begins: Position | None = None
     skipped: tuple[Gap, ...] = ()
+    staging: str | None = None
 
     @property
     def key(self) -> Key:
@@ -97,6 +99,7 @@ class Lease(Row):
             "note": self.note,
             "begins": str(self.begins) if self.begins else None,
             "skipped": gaps_to_text(self.skipped),
+            "staging": self.staging,
         }
 
     @classmethod
@@ -124,6 +127,7 @@ class Lease(Row):
             note=text_or_none(get("note")),
             begins=Position.parse(columns["begins"]) if get("begins") else None,
             skipped=gaps_of_text(get("skipped")),
+            staging=text_or_none(get("staging")),
         )
 
     def _next(self, now_ms: int, **changes: Any) -> Lease:
@@ -194,8 +198,8 @@ def renew(lease: Lease, owner: str, now_ms: int) -> Lease:
     return lease._next(now_ms)
 
 
-def land(lease: Lease, owner: str, landed: Slice, now_ms: int) -> Lease:
-    """L3: the slice that this owner read after the checkpoint."""
+def land(lease: Lease, owner: str, landed: Slice, now_ms: int, staging: str | None = None) -> Lease:
+    """L3: the slice that this owner read after the checkpoint, and the folder in which its files stand."""
     _require(lease.lease_owner == owner and lease.batch_id is None, lease, "only its owner lands on it, unstamped")
     _require(lease.pending is None, lease, "a slice is pending already")
     _require(landed.after == lease.checkpoint and landed.shard_id == lease.shard_id, lease, "the slice does not fit")
@@ -204,7 +208,7 @@ def land(lease: Lease, owner: str, landed: Slice, now_ms: int) -> Lease:
         delivered = after(landed.last, landed.until.sub_sequence_number)
     fits = acceptable(lease.checkpoint, landed.until, delivered, ended=landed.ended)
     _require(fits, lease, "the slice ends where it may not")
-    return lease._next(now_ms, pending=landed, millis_behind_latest=landed.millis_behind_latest)
+    return lease._next(now_ms, pending=landed, millis_behind_latest=landed.millis_behind_latest, staging=staging)
 
 
 def beyond(lease: Lease) -> Lease:
@@ -229,7 +233,7 @@ def extend(lease: Lease, owner: str, begun: Slice, more: Slice, now_ms: int) -> 
     _require(lease.pending == begun and not begun.ended, lease, "it is another slice, or one that has ended")
     _require(more.after == begun.until and more.shard_id == begun.shard_id, lease, "what follows does not fit")
     fresh = replace(lease, pending=None)
-    return land(fresh, owner, begun.followed_by(more), now_ms)
+    return land(fresh, owner, begun.followed_by(more), now_ms, lease.staging)
 
 
 def stamp(lease: Lease, owner: str, batch_id: str, now_ms: int) -> Lease:
@@ -251,6 +255,7 @@ def roll_forward(lease: Lease, batch_id: str, now_ms: int) -> Lease:
         checkpoint=pending.until,
         completed=lease.completed or pending.ended,
         pending=None,
+        staging=None,
         batch_id=None,
         lease_owner=None,
         read_group=None,
@@ -316,6 +321,7 @@ def rewind(
         begins=None if lease.begins is None else lowest(lease.begins, target),
         completed=False,
         pending=None,
+        staging=None,
         lease_owner=rewound,
         read_group=None,
         checkpoint_arrival_ms=None,

@@ -270,6 +270,10 @@ class Landing(Protocol):
         """Read a batch's manifest."""
         ...
 
+    def manifest_uri(self, namespace: Namespace, batch_id: str) -> str:
+        """Where a batch's manifest stands, if it was frozen in this staging area."""
+        ...
+
     def note_attempt(self, namespace: Namespace, batch_id: str, attempt: int) -> None:
         """Leave the number of an opened attempt beside the manifest, for applications that ask whether they are the
         latest."""

@@ -104,7 +104,7 @@ SHARD_LEASE = Table(
     _columns(
         "lease_owner:text lease_count:int checkpoint:text completed:bool parent_shard_ids:text hash_range:text "
         "batch_id:text read_group:text pending:text checkpoint_arrival_ms:int millis_behind_latest:int "
-        "caught_up_ms:int updated_at_ms:int note:text begins:text skipped:text"
+        "caught_up_ms:int updated_at_ms:int note:text begins:text skipped:text staging:text"
     ),
 )
 BATCH = Table(

@@ -152,14 +152,15 @@ def test_any_error_of_one_shard_is_that_shards(rig: Rig, error: Exception, concu
 
 @pytest.mark.parametrize("error", [ProtocolError("a row says otherwise"), KeyboardInterrupt()])
 def test_what_says_that_this_code_is_wrong_or_ends_the_task_is_no_shards_error(rig: Rig, error: BaseException) -> None:
+    first, second = rig.stream.shards
+
     class Broken(MemoryStore):
         def replace(self, seen: Any, new: Any) -> bool:
-            if isinstance(new, Lease) and new.pending is not None:
+            if isinstance(new, Lease) and new.pending is not None and new.shard_id == first:
                 raise error
             return super().replace(seen, new)
 
     rig.store = Broken()
-    first, second = rig.stream.shards
     rig.stream.put("a", shard_id=first)
     rig.stream.put("b", shard_id=second)
     with pytest.raises(type(error)):
