@@ -25,6 +25,7 @@ from tests.breaker.outputs import MOST_CALLS, OUTPUTS, Outputs
 from tests.breaker.persons import ASKING, VERBS, choices, start
 from tests.breaker.plans import Plans
 from tests.breaker.process import GO, Fate, Process
+from tests.breaker.run import Run
 from tests.breaker.stores import namespace
 from tests.breaker.world import TASKS, World
 
@@ -290,20 +291,27 @@ class Breaker(Outputs):
         self.world.time.ms += int(timedelta(hours=hours).total_seconds() * 1000)
         self.go_on(data)
 
-    @rule(data=st.data(), keys=KEYS)
-    @precondition(lambda self: self.theme in TIME and self.spent["still"] < 2 and self._between_answers())
-    def stand_still(self, data: Any, keys: list[str]) -> None:
+    @rule(data=st.data())
+    @precondition(lambda self: self.theme in TIME and self.spent["still"] < 2 and self._may_read())
+    def stand_still(self, data: Any) -> None:
         """A machine sleeps for a day between two answers of a read; records come, and expire before it wakes up."""
-        process = data.draw(st.sampled_from(self._between_answers()))
-        self._step(process, GO)
-        self.spent["still"] += 1
-        self.world.stream.put(*keys)
-        self.world.time.ms += 25 * HOUR_MS
+        run, group = data.draw(st.sampled_from(self._may_read()))
+        process = self.world.start_task(run, group)
+        answers = 0
+        while not process.finished and not answers:
+            answers += process.at == "page"
+            self._step(process, GO)
+        if process.at == "page" and not process.finished:
+            self.spent["still"] += 1
+            for shard in [shard for shard in self.world.stream.shards.values() if not shard.closed]:
+                self.world.stream.put("a", shard_id=shard.shard_id)
+            self.world.time.ms += 25 * HOUR_MS
         while not process.finished:
             self._step(process, GO)
 
-    def _between_answers(self) -> list[Process]:
-        return [p for p in self.world.processes if p.task == "read" and p.at == "page" and not p.finished]
+    def _may_read(self) -> list[tuple[Run, str | None]]:
+        """The read tasks that may begin."""
+        return [(run, group) for run in self.world.runs if run.task == "read" for group in self.world.due(run)]
 
     @rule(data=st.data())
     @precondition(lambda self: self.theme in TIME and self.spent["retention"] < 2 and self.world.rows)

@@ -23,6 +23,9 @@ from shardbatch.core.slice import Gap
 #: patience, one landed page), and few beside the hours that a record lives: what expires unseen between two answers
 #: that are closer was at the very end of its retention.
 STANDSTILL_MS = 60_000
+#: After so many a read is begun anew in any case. A place between two records is an iterator, which lives for so long:
+#: nothing is lost by it. And no answer that is believed is older than clocks may differ.
+LONGEST_MS = 300_000
 EXPIRED = "records expired before they were read"
 LEFT = "the shard left the stream before its end was read"
 
@@ -45,8 +48,8 @@ class Continuity:
         self._found: list[Gap] = []
         self._begins = True
         self._mono = consumer.clock.monotonic()
-        self.now_ms = self._answered_at = consumer.now_ms()
-        self._asked_ms = self._answered_ms = self.seen_ms = self.now_ms
+        self.now_ms = self._asked_at = self._made_at = consumer.now_ms()
+        self._asked_ms = self._made_ms = self.seen_ms = self.now_ms
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -57,7 +60,7 @@ class Continuity:
         """The answers from the checkpoint on; those of which nobody can be sure that they follow are asked for anew."""
         pages = self._read()
         while True:
-            self._asked_ms = self._consumer.now_ms()
+            self._asked_ms, self._asked_at = self._consumer.now_ms(), self._tick()
             page = next(pages, None)
             if page is None:
                 return
@@ -77,7 +80,7 @@ class Continuity:
 
     def _read(self) -> Iterator[Page]:
         self._begins = True
-        self._answered_ms, self._answered_at = self._consumer.now_ms(), self._tick()
+        self._made_ms, self._made_at = self._consumer.now_ms(), self._tick()
         return self._consumer.source.read(self._lease.shard_id, self._place)
 
     def _tick(self) -> int:
@@ -93,15 +96,15 @@ class Continuity:
         now = self._tick()
         if self._begins or not _tells(page):
             return False
-        stood = now - self._answered_at
-        return stood > LEAST_RETENTION_MS or (stood > STANDSTILL_MS and not self._all_since(self._read_up_to(now), now))
+        stood = now - self._made_at
+        return stood > LONGEST_MS or (stood > STANDSTILL_MS and not self._all_since(self._read_up_to(now), now))
 
     def _follow(self, page: Page) -> None:
         if not _tells(page):
             return
         now, rows = self.now_ms, page.records.num_rows
-        self.seen_ms = self._answered_ms if now - self._answered_at > STANDSTILL_MS else self._asked_ms
-        self._answered_ms, self._answered_at = self._consumer.now_ms(), now
+        self.seen_ms = self._made_ms if now - self._made_at > STANDSTILL_MS else self._asked_ms
+        self._made_ms, self._made_at = self._asked_ms, self._asked_at  # at the earliest: it may have waited to arrive
         if not (rows or page.millis_behind_latest == 0 or page.ended):
             return
         first = page.records.column("sequence_number")[0].as_py() if rows else None
