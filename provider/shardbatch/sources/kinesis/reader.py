@@ -139,8 +139,7 @@ class ShardReader:
         if ending is Ending.CONTRADICTORY:
             raise InvalidAnswer(f"An answer on {self._where} contradicts itself about the shard's end.")
         if ending is Ending.CLAIMED and answer.records.num_rows and self._last_read is not None:
-            last = int(answer.records.column(0)[-1].as_py())
-            if last <= int(self._last_read):
+            if int(answer.records.column(0)[-1].as_py()) <= int(self._last_read):
                 raise InvalidAnswer(f"An answer on {self._where} brings again what was read.")
         return False, ()
 
