@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -150,3 +151,28 @@ def test_a_row_that_a_reset_takes_meanwhile_stays(rig: Rig) -> None:
     rig.claim("r2", store=Late())
     (row,) = [lease for lease in rig.consumer().leases() if lease.shard_id == parent]
     assert not row.completed
+
+
+def test_a_row_that_looks_old_stays_if_only_one_listing_lacks_its_shard(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that was wrong wrote it. Without its row a shard that is there would be read from its beginning again."""
+    parent = next(iter(rig.stream.shards))
+    row = rig.consumer().lease(parent)
+    assert row is not None
+    rig.store.replace(row, replace(row, updated_at_ms=1, lease_count=row.lease_count + 1))
+    whole, lacking = rig.stream.list_shards, [True]
+
+    def torn() -> Any:
+        return [shard for shard in whole() if not (lacking and shard.shard_id == parent)]
+
+    def once() -> Any:
+        found = torn()
+        lacking.clear()
+        return found
+
+    monkeypatch.setattr(rig.stream, "list_shards", once)
+    rig.run("r2")
+    assert parent in rows(rig)
+    rig.run("r3")
+    assert len(rig.committed()) == 5
