@@ -52,7 +52,8 @@ OPTIONS = {
         "dynamodb://shard_leases?conn_id=aws_default",
     ),
     "staging": _option(
-        "The staging folder of groups that name none: a URI, for S3 with the connection to use as ``?conn_id=``.",
+        "The staging folder of groups that name none: a URI, for S3 with the connection to use as ``?conn_id=``; of a "
+        "mounted folder with ``?private=false`` if its files may be read by all users of a machine.",
         "s3://lake/staging?conn_id=aws_default",
     ),
     "store_timeout": _option(

@@ -13,6 +13,7 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import Slice
 from shardbatch.errors import StoreError
+from shardbatch.masking import masked
 
 
 class Held:
@@ -113,7 +114,7 @@ class Renewal:
 
     def __init__(self, consumer: Consumer) -> None:
         self._longest = consumer.options.lease_duration.total_seconds()
-        self._interval = self._longest / 3
+        self._interval = consumer.options.lease_duration.total_seconds() / 3
         self._consumer = consumer
         self._heard: dict[str, float] = {}
         self._held: dict[str, Held] = {}
@@ -148,7 +149,7 @@ class Renewal:
                     self._heard[held.shard_id] = self._consumer.clock.monotonic()
                 except Exception as error:  # noqa: BLE001 - the others must go on being renewed
                     self._consumer.warn(
-                        "Could not renew the lease of {}: {}; trying again.".format(held.shard_id, error)
+                        "Could not renew the lease of {}: {}; trying again.".format(held.shard_id, masked(str(error)))
                     )
                     self._tell_silence(current)
 

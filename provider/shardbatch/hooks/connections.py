@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -183,6 +184,8 @@ def sql_target(conn_id: str) -> SQLTarget:
     if name == "sqlite":
         return SQLTarget(URL.create(drivername, database=_sqlite_file(found)), {})
     fields = driver_fields(name, driver, found.extra_dejson, conn_id)
+    if driver == "pymysql" and "ssl" in fields.arguments:
+        _require_encryption(conn_id)
     url = URL.create(
         drivername,
         username=found.login,
@@ -193,6 +196,23 @@ def sql_target(conn_id: str) -> SQLTarget:
         query=fields.query,
     )
     return SQLTarget(url, fields.arguments)
+
+
+def _require_encryption(conn_id: str) -> None:
+    """See that PyMySQL refuses a server that offers no encryption; before 1.2 it goes on in plain text.
+
+    :raises ConfigurationError: for an older one.
+    """
+    try:
+        found = version("pymysql")
+    except PackageNotFoundError:
+        return
+    if [int(part) for part in found.split(".")[:2] if part.isdigit()] < [1, 2]:
+        raise ConfigurationError(
+            f"The connection {conn_id!r} asks for encryption, and PyMySQL {found} goes on in plain text with a server "
+            "that offers none.",
+            remedy="Install PyMySQL 1.2 or later on every worker.",
+        )
 
 
 def _sqlite_file(found: Connection) -> str:

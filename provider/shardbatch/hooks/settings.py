@@ -127,9 +127,10 @@ def staging_of(text: str, where: str) -> Staging:
     """
     uri, _, query = text.partition("?")
     options = dict(parse_qsl(query))
-    if options.keys() - {"conn_id", "region"}:
+    if options.keys() - {"conn_id", "region", "private"} or options.get("private", "true") not in ("true", "false"):
         raise ConfigurationError(
             f"{where} = {masked(text)!r} cannot be read.",
             remedy="Write a URI, for S3 as s3://bucket/prefix?conn_id=aws_default.",
         )
-    return Staging(uri, options.get("conn_id"), options.get("region"))
+    private = options.get("private") != "false"
+    return Staging(uri, options.get("conn_id"), options.get("region"), private=private)

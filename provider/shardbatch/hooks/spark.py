@@ -18,12 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shardbatch.errors import ConfigurationError
+from shardbatch.errors import ConfigurationError, ConnectionUnknown
 from shardbatch.hooks import spark_process
+from shardbatch.hooks.connections import connection
 
 if TYPE_CHECKING:
     import psutil
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.sdk import Connection
 
 log = logging.getLogger("shardbatch")
 
@@ -101,24 +103,31 @@ def _same_python(hook: SparkSubmitHook) -> dict[str, str]:
     return {"PYSPARK_PYTHON": sys.executable}
 
 
-def require_connection(conn_id: str) -> None:
-    """See that a Spark connection exists; the stock hook would go on with ``--master yarn``.
+def require_connection(conn_id: str) -> Connection:
+    """The Spark connection; the stock hook would go on with ``--master yarn`` without one.
 
-    :raises ConfigurationError: if there is none.
+    :raises ConnectionUnknown: if there is none, or what keeps connections does not answer.
     """
-    from airflow.sdk import BaseHook
-    from airflow.sdk.exceptions import AirflowNotFoundException
-
     try:
-        BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException as error:
-        raise ConfigurationError(
-            f"There is no Spark connection {conn_id!r}.",
+        return connection(conn_id)
+    except ConnectionUnknown as error:
+        raise ConnectionUnknown(
+            f"There is no Spark connection {conn_id!r}, or what keeps connections did not answer.",
             remedy=(
                 "Create it (type Spark, host for example local[2], yarn, spark://HOST:7077 or k8s://https://HOST) "
-                "or give conn_id= the one to use."
+                f"or give conn_id= the one to use. {ConnectionUnknown.remedy}"
             ),
-        ) from error
+        ) from error.__cause__
+
+
+def require_master(hook: SparkSubmitHook, found: Connection) -> None:
+    """See that a hook works with a connection: it looks it up again, and goes on with ``--master yarn`` if it is not
+    found just then.
+
+    :raises ConnectionUnknown: if it does not.
+    """
+    if hook._connection["master"] == "yarn" and (found.conn_type, found.host) != ("spark", "yarn"):
+        raise ConnectionUnknown(f"The Spark connection {found.conn_id!r} was there and is not found any more.")
 
 
 def require_programs(hook: SparkSubmitHook) -> None:

@@ -27,12 +27,15 @@ class Staging:
         folder must be there already; a mount that is missing must not become an empty folder.
     :param conn_id: Airflow's AWS connection for ``s3://``, default: the worker's own credentials.
     :param region_name: of the bucket, default: the connection's.
+    :param private: of a local or mounted folder: whether users outside of the group are kept out of the files and
+        folders made there, default yes; see docs/staging.md. ``False``: they are as the worker's umask says.
     :raises ConfigurationError: for a URI of another kind, without a bucket, or with credentials in it.
     """
 
     uri: str
     conn_id: str | None = None
     region_name: str | None = None
+    private: bool = True
 
     def __post_init__(self) -> None:
         require_id("Staging(conn_id)", self.conn_id)
@@ -83,7 +86,7 @@ class Staging:
         from shardbatch.landing.area import StagingArea
 
         if self.scheme not in _S3:
-            return StagingArea(self.uri)
+            return StagingArea(self.uri, private=self.private)
         return StagingArea(self.uri, s3_file_system(self.conn_id, self.region_name))
 
 

@@ -34,6 +34,8 @@ class StagingArea(StartMarks):
         staging folder's.
     :param compression: of the landed files: ``zstd`` (default, level 1), ``lz4``, ``snappy``, or ``none`` for a fast
         local disk.
+    :param private: whether users outside of the owner's group are kept out of what is made here, default yes; of a
+        local or mounted folder. Output roots are as the umask says.
     :raises ConfigurationError: for a folder that cannot be one.
     """
 
@@ -46,6 +48,7 @@ class StagingArea(StartMarks):
         filesystems: Mapping[str, pafs.FileSystem] | None = None,
         compression: str = "zstd",
         sizes: Sizes = SIZES,
+        private: bool = True,
     ) -> None:
         location = locate(uri)
         if filesystem is None and not location.local:
@@ -63,8 +66,9 @@ class StagingArea(StartMarks):
                 remedy="Choose one of {}.".format(", ".join(_COMPRESSIONS)),
             )
         self.uri = "file://" + location.path if location.local else uri.rstrip("/")
-        super().__init__(Files(filesystem or pafs.LocalFileSystem()), (root or location.path).rstrip("/"))
-        self.outputs = OutputRoots(self._files, location.kind, filesystems or {}, self.uri)
+        filesystem = filesystem or pafs.LocalFileSystem()
+        super().__init__(Files(filesystem, private), (root or location.path).rstrip("/"))
+        self.outputs = OutputRoots(Files(filesystem), location.kind, filesystems or {}, self.uri)
         self._compression = compression
         self._sizes = sizes
 

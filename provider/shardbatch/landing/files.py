@@ -8,7 +8,7 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 
 import pyarrow as pa
@@ -60,11 +60,37 @@ def explained(doing: str, where: str) -> Iterator[None]:
 
 
 class Files:
-    """Whole small files on a file system; paths are the file system's own."""
+    """Whole small files on a file system; paths are the file system's own.
 
-    def __init__(self, filesystem: pafs.FileSystem) -> None:
+    :param private: whether users who are neither the owner nor of the folder's group are kept out of new files and
+        folders, default no; on a local or mounted file system, whatever the umask is. What the group may do, the umask
+        says.
+    """
+
+    def __init__(self, filesystem: pafs.FileSystem, private: bool = False) -> None:
         self.filesystem = filesystem
         self.whole = appears_whole(filesystem)
+        self._local = filesystem.type_name == "local"
+        self._private = private and self._local
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder and those above it, if they are missing."""
+        if not self._private:
+            self.filesystem.create_dir(path, recursive=True)
+            return
+        missing = []
+        while path and not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for folder in reversed(missing):
+            with suppress(FileExistsError):  # another worker makes it, too
+                os.mkdir(folder, 0o770)
+
+    def keep_private(self, path: str) -> None:
+        """Keep others out of a file that was just made. A mount that knows no permissions says so and is left."""
+        if self._private:
+            with suppress(OSError):
+                os.chmod(path, os.stat(path).st_mode & 0o770)
 
     def write(self, path: str, content: bytes) -> None:
         """Write a file so that it is seen whole or not at all, in place of one that stands there.
@@ -75,7 +101,7 @@ class Files:
             if self.whole:
                 self._put(path, content)
                 return
-            self.filesystem.create_dir(_parent(path), recursive=True)
+            self.make_folder(_parent(path))
             hidden = self._hidden(path)
             try:
                 self._put(hidden, content)
@@ -90,14 +116,14 @@ class Files:
         Atomic on the local file system. Elsewhere pyarrow has no conditional write: callers that race must write the
         same content, as the callers of a committed marker do.
         """
-        if self.filesystem.type_name != "local":
+        if not self._local:
             if self.exists(path):
                 return False
             self.write(path, content)
             return True
         hidden = self._hidden(path)
         with explained("write", path):
-            os.makedirs(_parent(path), exist_ok=True)
+            self.make_folder(_parent(path))
             try:
                 self._put(hidden, content)
                 os.link(hidden, path)
@@ -208,6 +234,7 @@ class Files:
 
     def _put(self, path: str, content: bytes) -> None:
         with self.filesystem.open_output_stream(path, compression=None) as stream:
+            self.keep_private(path)
             stream.write(content)
 
     def _hidden(self, path: str) -> str:

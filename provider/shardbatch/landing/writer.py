@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from shardbatch.core.slice import LandedFile
@@ -126,9 +125,9 @@ class ParquetSliceWriter:
         name = layout.part(len(self._parts))
         if not self._files.whole:
             with explained("create", self._path()):
-                self._files.filesystem.create_dir(self._path(), recursive=True)
+                self._files.make_folder(self._path())
         part = _Part(
-            self._files.filesystem,
+            self._files,
             self._path(name),
             self._path(name if self._files.whole else f".{name}.tmp"),
             self._compression,
@@ -145,14 +144,15 @@ class ParquetSliceWriter:
 class _Part:
     """One file in the making, under the name that it is written to."""
 
-    def __init__(self, filesystem: pafs.FileSystem, path: str, written_to: str, compression: str) -> None:
+    def __init__(self, files: Files, path: str, written_to: str, compression: str) -> None:
         self.path = path
         self.written_to = written_to
         self.records = 0
         self.bytes = 0
         self._closed = False
         with explained("create", path):
-            self._stream: Any = filesystem.open_output_stream(written_to, compression=None)
+            self._stream: Any = files.filesystem.open_output_stream(written_to, compression=None)
+            files.keep_private(written_to)
             self._writer = pq.ParquetWriter(
                 self._stream,
                 FILE_SCHEMA,

@@ -22,7 +22,7 @@ from shardbatch.operators.step import final_errors
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-    from airflow.sdk import Context
+    from airflow.sdk import Connection, Context
 
     from shardbatch.hooks.leases import Leases
     from shardbatch.hooks.staging import Staging
@@ -113,6 +113,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
                 remedy="Give a heartbeat below a third of ClaimOptions(attempt_grace).",
             )
         self._submission: Submission | None = None
+        self._connected_by: Connection | None = None
         self._open: Attempt | None = None
         self._goes_on: str | None = None
         self._did_nothing = False
@@ -145,7 +146,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
 
     def _execute(self, context: Context) -> None:
         submission = self._submission_of(context)
-        spark.require_connection(self._conn_id)
+        self._connected_by = spark.require_connection(self._conn_id)
         self._hook = None
         self._submission = submission
         self._bind_reconnection(submission)
@@ -205,6 +206,8 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
 
     def _get_hook(self) -> SparkSubmitHook:
         hook = super()._get_hook()
+        if self._connected_by is not None:
+            spark.require_master(hook, self._connected_by)
         if self._submission is not None:
             spark.equip(hook, self._submission)
         return hook

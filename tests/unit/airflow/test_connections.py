@@ -167,3 +167,20 @@ def test_a_mysql_connection_reaches_its_driver(connection: Connect, drivers: Non
     assert target.url.render_as_string(hide_password=True) == "mysql+pymysql://u:***@db/leases?charset=utf8mb4"
     assert target.arguments == {**VERIFIED, "read_timeout": 7}
     assert "s3cr3t" not in repr(target)
+
+
+@pytest.mark.parametrize(
+    ("installed", "refused"), [("1.1.3", True), ("0.10.1", True), ("1.2.0", False), ("2.0", False)]
+)
+def test_a_driver_that_goes_on_in_plain_text_is_refused(
+    connection: Connect, drivers: None, monkeypatch: pytest.MonkeyPatch, installed: str, refused: bool
+) -> None:
+    monkeypatch.setattr(connections, "version", lambda _: installed)
+    connection("plain", conn_type="mysql", host="db")
+    sql_target("plain")
+    connection("db", conn_type="mysql", host="db", extra={"ssl_mode": "REQUIRED"})
+    if not refused:
+        sql_target("db")
+        return
+    with pytest.raises(ConfigurationError, match=rf"PyMySQL {installed}.*1\.2 or later"):
+        sql_target("db")

@@ -143,12 +143,13 @@ def test_what_a_run_brings_in_is_not_rendered_by_a_replay(monkeypatch: pytest.Mo
     assert found == [SQLLeases(EVIL), EVIL, "orders", EVIL]
 
 
-@pytest.mark.parametrize("text", ["2026", "2026_11", "1e5", "True", "[1, 2]", "'a'"])
-def test_a_name_stays_a_text_where_a_dag_renders_native_objects(opened: list[Application], text: str) -> None:
+@pytest.mark.parametrize("given", ["2026", 2026, "2026_11", "1e5", "True", True, "[1, 2]", "'a'"])
+def test_a_name_stays_a_text_where_a_dag_renders_native_objects(opened: list[Application], given: Any) -> None:
+    text = str(given)
     with DAG("d", schedule=None, render_template_as_native_obj=True):
         task = ClaimOperator(task_id="t", **STAGED)
         reset = ResetOperator(task_id="u", to="{{ dag_run.conf['app'] }}", reason="r", shards=["a"], **ASKED)
-    context = context_of(task, app=text, stream="2026")
+    context = context_of(task, app=given, stream=2026)
     for one in (task, reset):
         one.render_template_fields(context, task.dag.get_template_env())
     with task.open(context):
@@ -157,12 +158,13 @@ def test_a_name_stays_a_text_where_a_dag_renders_native_objects(opened: list[App
     assert reset.choice()["to"] == text
 
 
-@pytest.mark.parametrize("wrong", ["", " a", "a/b", "..", ".", "a\x00b", "a\nb", "n" * 129, 2026, None])
+@pytest.mark.parametrize("wrong", ["", " a", "a/b", "{{ a }}/b", "..", ".", "a\x00b", "a\nb", "n" * 129, 2026, None])
 def test_a_name_that_cannot_stand_in_a_row_is_refused_where_it_enters(wrong: Any) -> None:
     with pytest.raises(shardbatch.errors.ConfigurationError, match="app_name"):
         namespace_of(wrong, "orders")
-    with pytest.raises(shardbatch.errors.ConfigurationError, match="app_name"):
-        ClaimOperator(task_id="t", **{**STAGED, "app_name": wrong})
+    if "{{" not in str(wrong):
+        with pytest.raises(shardbatch.errors.ConfigurationError, match="app_name"):
+            ClaimOperator(task_id="t", **{**STAGED, "app_name": wrong})
     fixed = {"stream": KinesisStream("orders"), "leases": SQLLeases("db"), "staging": Staging("/staging")}
     task = ClaimOperator(task_id="t", app_name=ASKED["app_name"], **fixed)
     context = context_of(task, app=wrong)

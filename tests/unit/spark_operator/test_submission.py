@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk import Connection
 
-from shardbatch.errors import ConfigurationError
+from shardbatch.errors import ConfigurationError, ConnectionUnknown
 from shardbatch.hooks import spark
 from shardbatch.hooks.spark import Submission
 
@@ -107,6 +108,16 @@ def test_a_spark_connection_that_is_missing_is_named_and_never_becomes_yarn(monk
     with pytest.raises(ConfigurationError, match="no Spark connection 'spark_missing'") as caught:
         spark.require_connection("spark_missing")
     assert "conn_id=" in caught.value.remedy
+    assert caught.value.retryable  # what keeps connections may be away for a moment
+
+
+def test_a_connection_that_the_stock_hook_does_not_find_again_never_becomes_yarn(hook: Any) -> None:
+    there, yarn = (Connection(conn_id="c", conn_type="spark", host=host) for host in ("local", "yarn"))
+    lost = hook("yarn")
+    spark.require_master(lost, yarn)
+    spark.require_master(hook("local"), there)
+    with pytest.raises(ConnectionUnknown, match="'c' was there"):
+        spark.require_master(lost, there)
 
 
 def program(folder: Path, name: str) -> Path:
