@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import TriggerRule
+
+from shardbatch.core.limits import LEAST_LANDING, ReadLimits, time_to_read
 
 if TYPE_CHECKING:
     from shardbatch.operators.commit import CommitOperator
@@ -82,3 +85,20 @@ def _expanded(task: Any) -> Mapping[str, Any]:
     """What a mapped task is mapped over, by the name of its argument, where it is known."""
     found = task.expand_input.value
     return found if isinstance(found, Mapping) else {}
+
+
+def time_fault(of_task: timedelta | None, of_run: timedelta | None, limits: ReadLimits) -> Fault | None:
+    """What is wrong with the time that Airflow's own limits leave a read: those of its task and of the DAG's runs."""
+    if of_task is not None and time_to_read(of_task) <= timedelta(0):
+        return (
+            f"the execution_timeout of its read task is {of_task}, of which {LEAST_LANDING} is kept to land what was "
+            f"read: of ReadLimits(duration={limits.duration}) nothing is left.",
+            'Give it a longer one: task_args={"read": {"execution_timeout": ...}}, where None is none.',
+        )
+    reading = min(limits.duration, limits.run_duration or limits.duration)
+    if of_run is not None and of_run <= reading:
+        return (
+            f"the DAG's dagrun_timeout is {of_run}, and it may read for {reading}: nothing is left for the work.",
+            "Give the DAG a longer dagrun_timeout, or set a shorter ReadLimits(duration=...).",
+        )
+    return None

@@ -5,10 +5,12 @@
 
     ShardbatchError
     ├── ConfigurationError          what the author or the deployment wrote cannot work
+    │   ├── ConnectionUnknown       Airflow does not know a connection, or its credentials cannot be had just now
     │   ├── UnsupportedSchema       rows or a manifest of a version that this one cannot read
     │   ├── StreamRecreated         the stream under this name is another one than the checkpoints belong to
     │   ├── ApplicationTaken        another DAG or group claims this application's leases already
     │   ├── OutputTaken             an output root belongs to another application
+    │   ├── StagingMoved            staging is set to another folder than slices or batches stand in
     │   └── ImportUnfinished        leases of KCL were begun to be taken over; until that is done nothing is claimed
     ├── SourceError                 the stream could not be read
     │   ├── StreamNotFound
@@ -43,6 +45,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from shardbatch.masking import masked
+
 
 class ShardbatchError(Exception):
     """Something went wrong in shardbatch."""
@@ -59,13 +63,20 @@ class ShardbatchError(Exception):
         text = message or (type(self).__doc__ or "").strip().splitlines()[0]
         hint = self.remedy if remedy is None else remedy
         self.remedy = hint
-        super().__init__("{} {}".format(text, hint).strip())
+        super().__init__(masked("{} {}".format(text, hint).strip()))  # a driver's words may stand in it, or a URL
 
 
 class ConfigurationError(ShardbatchError):
     """The configuration cannot work."""
 
     retryable = False
+
+
+class ConnectionUnknown(ConfigurationError):
+    """Airflow does not know a connection, or its credentials cannot be had: wrong, or for a moment only."""
+
+    retryable = True
+    remedy = "It is tried again, since a secrets backend or the API server may have been away for a moment."
 
 
 class UnsupportedSchema(ConfigurationError):
@@ -98,6 +109,17 @@ class OutputTaken(ConfigurationError):
     remedy = (
         "Give this application a root of its own. If both are meant to write there, say output=Outputs(shared=True) in "
         "both; if this one takes the other's place, 'airflow shardbatch adopt-root' hands the root over."
+    )
+
+
+class StagingMoved(ConfigurationError):
+    """Staging is set to another folder than the one in which slices, or a batch, stand that are not done."""
+
+    remedy = (
+        "Set staging back to the old folder until a run has committed them, then change it. If its files are gone: "
+        "drop the batch ('airflow shardbatch drop'), and reset the shards to where they stand ('airflow shardbatch "
+        "reset --shard ... --to' with the checkpoint that 'airflow shardbatch shards' shows): they are read anew, as "
+        "far as the stream still has the records."
     )
 
 

@@ -55,4 +55,14 @@ OPTIONS = {
         "The staging folder of groups that name none: a URI, for S3 with the connection to use as ``?conn_id=``.",
         "s3://lake/staging?conn_id=aws_default",
     ),
+    "store_timeout": _option(
+        "Seconds that one call of a SQL lease store may take, 1 to 3600; empty: 30. A store that is silent for longer "
+        "fails the call; a write whose answer did not come is looked for before anything goes on.",
+        "30",
+    ),
+    "staging_timeout": _option(
+        "Seconds for which S3 may be silent in one call for the staging folder, 1 to 3600; empty: 60. A folder on a "
+        "mount waits as long as its mount options say.",
+        "60",
+    ),
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param, TaskGroup, TriggerRule
 
 from shardbatch.assets import committed_batches
-from shardbatch.block_rules import end_fault, place_fault
+from shardbatch.block_rules import end_fault, place_fault, time_fault
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.owner import MODES
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies, Sink
@@ -199,6 +199,7 @@ class StreamBatch(TaskGroup):
         claim = ClaimOperator(**step("claim"))
         self._ours["claim"] = claim
         read = ReadOperator.partial(**step("read", trigger_rule=TriggerRule.ALL_SUCCESS)).expand(entry=claim.output)
+        self._require(time_fault(read.execution_timeout, self.dag.dagrun_timeout, self.application.limits))
         self._ours["read"] = read
         freeze = FreezeOperator(
             handed=claim.output["batch_id"],

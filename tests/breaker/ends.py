@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from shardbatch.core.application import Application
 from shardbatch.core.batch import DROPPED, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.policies import GapPolicy, Policies
-from shardbatch.core.position import Kind
 from shardbatch.core.rows import SHARD_LEASE, TABLES
 from shardbatch.errors import ConfigurationError, GapFound, ReplayRefused
 from tests.breaker.laws import Laws
@@ -123,14 +121,18 @@ def _stored(world: World) -> None:
 def _complete(world: World, laws: Laws) -> None:
     """Every record is in one committed batch, or expired and in a recorded gap."""
     books = laws.books
-    application = next((row for row in world.rows.values() if isinstance(row, Application)), None)
-    begins = application.start_position if application else None
-    begin_ms = begins.timestamp_ms or 0 if begins and begins.kind is Kind.AT_TIMESTAMP else 0
+    begin_ms = world.begin_ms()
     live = {row for scope, row in books.records if not scope}
+    rows = [row for row in world.rows.values() if isinstance(row, Lease) and not row.scope]
+    waiting = {row.shard_id: row.skipped for row in rows}
+    for name in books.skipped - live:
+        sent = world.stream.sent[name]
+        told = books.wanted(sent) or books.covered(sent, waiting.get(sent.shard_id, ()))
+        assert told, f"record {name} was passed over in silence"
     for name, sent in world.stream.sent.items():
         if sent.arrival_ms < begin_ms and sent.shard_id not in books.targets:
             # What the first listing hid has its row made later, and begins at its oldest record like a younger child.
-            hidden = sent.shard_id in world.stream.hidden
+            hidden = sent.shard_id in world.stream.hidden or sent.late  # it stands behind others of after the start
             assert hidden or name not in live, f"record {name} arrived before the start"
         elif name not in live and books.wanted(sent):
             assert sent.expired, f"record {name} is missing"

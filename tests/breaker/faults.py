@@ -37,10 +37,12 @@ FATES = {
     "list": ("stale",),
     "get": ("stale",),
     # throttled: an error.  old: as before the last reshard.  racing: children whose parents are still shown open.
-    "listing": ("throttled", "old", "racing"),
-    # throttled: an error, also for cut answers and expired iterators that the source gave up.  empty, vague: a page of
-    # nothing, far behind or not saying how far.  tip: claims to be at the tip beside records.  childless: names none.
-    "page": ("throttled", "empty", "vague", "tip", "childless"),
+    # lacking: without the closed shards that have children; never twice in a row.
+    "listing": ("throttled", "old", "racing", "lacking"),
+    # throttled: an error, also for cut answers and expired iterators that the source gave up.  broken: another error.
+    # empty, vague: a page of nothing, behind or not saying how far.  idle: several such pages, each as far behind as
+    # the one before.  tip: claims to be at the tip beside records.  childless: names none.
+    "page": ("throttled", "broken", "empty", "idle", "vague", "tip", "childless"),
     "landing": ("refused", "lost"),
     # down: the question fails.  wrong: a run that is active is taken for over.
     "question": ("down", "wrong"),
@@ -51,6 +53,8 @@ FATES = {
 }
 
 
+#: Pages of nothing that come in a row where a lag does not become zero.
+IDLE = 6
 #: Calls to the staging area that may fail, and that others may come before.
 STEPPED = ("write_manifest", "read_manifest", "note_attempt", "starts_of", "leave_end", "finished_starts", "slice")
 
@@ -140,10 +144,15 @@ def fits(row: Row, equal: dict[str, str]) -> bool:
     return all(columns[name] == value for name, value in equal.items())
 
 
+class Broken(Exception):
+    """An error of a source that is none of ours."""
+
+
 class SteppedSource:
     """A process's way to the stream."""
 
     def __init__(self, world: World, process: Process) -> None:
+        self._lacking = False
         self._stream, self._process = world.stream, process
         self.name, self.capabilities = world.stream.name, world.stream.capabilities
 
@@ -160,7 +169,8 @@ class SteppedSource:
         fate = self._process.pause("listing").word
         if fate == "throttled":
             raise Throttled("The stream does not list its shards now.")
-        return self._stream.seen(fate)
+        self._lacking = fate == "lacking" and not self._lacking
+        return self._stream.seen("" if fate == "lacking" and not self._lacking else fate)
 
     def read(self, shard_id: str, after: Position) -> Iterator[Page]:
         pages, position = self._stream.read(shard_id, after), after
@@ -168,9 +178,12 @@ class SteppedSource:
             fate = self._process.pause("page").word
             if fate == "throttled":
                 raise Throttled("The stream does not answer.")
-            if fate in ("empty", "vague"):
-                lag = 60_000 if fate == "empty" else None
-                yield Page(self._stream.nothing(), position, millis_behind_latest=lag)
+            if fate == "broken":
+                raise Broken("The answer cannot be taken apart.")
+            if fate in ("empty", "idle", "vague"):
+                for _ in range(IDLE if fate == "idle" else 1):
+                    lag = None if fate == "vague" else self._stream.behind(shard_id, position)
+                    yield Page(self._stream.nothing(), position, millis_behind_latest=lag)
                 continue
             page = next(pages, None)
             if page is None:

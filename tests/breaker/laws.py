@@ -18,6 +18,7 @@ from shardbatch.consumer.attempt import over
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.rows import SHARD_LEASE, Key
+from shardbatch.core.slice import Slice
 from shardbatch.errors import NothingFinished
 from tests.breaker.books import Books
 from tests.breaker.lease_laws import LeaseLaws
@@ -137,11 +138,27 @@ class Laws:
         for shard_id, generation in depth.items():
             above = [depth[parent] for parent in self.world.stream.shards[shard_id].parents if parent in depth]
             assert generation == max(above, default=-1) + 1, f"{name}: the generation of {shard_id} is no order"
+        if batch.scope:
+            assert all(entry.ended for entry in slices), f"{name}: half an interval"
         rows = self.world.records(batch.batch_id)
         assert len(rows) == batch.records, f"{name}: miscounted"
         self.books.commit(name, batch.scope, slices, rows, batch.batch_id)
+        if not batch.scope:
+            for entry in slices:
+                self._after_parents(name, entry)
         for landed in slices:
             self._parents(name, batch.scope, landed.shard_id)
+
+    def _after_parents(self, name: str, landed: Slice) -> None:
+        """Records are committed after all those of the shards that theirs comes from, but for what a reset moved."""
+        stream, books = self.world.stream, self.books
+        oldest = max(stream.now_ms - stream.retention_ms(), self.world.begin_ms())
+        for parent in stream.shards[landed.shard_id].parents if landed.records else ():
+            if stream.shards[parent].gone or books.targets.keys() & {parent, landed.shard_id}:
+                continue
+            left = [i for i in stream.shards[parent].items if i.arrival_ms >= oldest]
+            left = [i for i in left if ("", str(i.place)) not in books.records]
+            assert not left, f"{name}: {landed.shard_id} came before {len(left)} records of {parent}"
 
     def _parents(self, name: str, scope: str, shard_id: str) -> None:
         """No child before its parents: what the retention left of those that are known has to be over."""

@@ -42,6 +42,7 @@ MOST_VERBS = 3
 #: How far a person gets with a verb before others come between, most often to the end.
 CALLS_OF_PEOPLE = (80, 80, 0, 4)
 HOUR_MS = 3_600_000
+SHORT, LONG = timedelta(hours=24), timedelta(hours=168)
 #: How a run reads: as most do, one shard only, one generation only, for a few minutes from its start, or for so short a
 #: time that shards take turns.
 READING: list[dict[str, Any]] = [
@@ -278,6 +279,13 @@ class Breaker(Meetings):
         put(*keys)
         self.go_on(data)
 
+    @rule(data=st.data(), keys=KEYS, seconds=st.sampled_from([1, 30, 59]))
+    @precondition(lambda self: self.theme in STREAM and len(self.world.stream.sent) < MOST_RECORDS)
+    def put_late(self, data: Any, keys: list[str], seconds: int) -> None:
+        """Records come whose arrival is stamped a little in the past; it may be that of an interval which is over."""
+        self.world.stream.late(seconds * 1000, *keys)
+        self.go_on(data)
+
     @rule(data=st.data(), at=st.integers(0, 5), merge=st.booleans())
     @precondition(lambda self: self.theme in STREAM and len(self.world.stream.shards) < MOST_SHARDS)
     def reshard(self, data: Any, at: int, merge: bool) -> None:
@@ -290,6 +298,39 @@ class Breaker(Meetings):
         """Leases and attempts look old, and after a day records expire."""
         self.spent["wait"] += 1
         self.world.time.ms += int(timedelta(hours=hours).total_seconds() * 1000)
+        self.go_on(data)
+
+    @rule(data=st.data(), keys=KEYS)
+    @precondition(lambda self: self.theme in TIME and self.spent["still"] < 2 and self._between_answers())
+    def stand_still(self, data: Any, keys: list[str]) -> None:
+        """A machine sleeps for a day between two answers of a read; records come, and expire before it wakes up."""
+        process = data.draw(st.sampled_from(self._between_answers()))
+        self._step(process, GO)
+        self.spent["still"] += 1
+        self.world.stream.put(*keys)
+        self.world.time.ms += 25 * HOUR_MS
+        while not process.finished:
+            self._step(process, GO)
+
+    def _between_answers(self) -> list[Process]:
+        return [p for p in self.world.processes if p.task == "read" and p.at == "page" and not p.finished]
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.theme in TIME and self.spent["retention"] < 2 and self.world.rows)
+    def keep(self, data: Any) -> None:
+        """Somebody raises the stream's retention, or lowers it again; what has expired does not come back."""
+        self.spent["retention"] += 1
+        stream = self.world.stream
+        stream.expire()
+        stream.retention = LONG if stream.retention == SHORT else SHORT
+        self.go_on(data)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.theme in TIME and self.spent["ahead"] < 1)
+    def run_ahead(self, data: Any) -> None:
+        """The clock of a worker is ahead by days, once."""
+        self.spent["ahead"] += 1
+        self.world.ahead_ms = 300 * HOUR_MS
         self.go_on(data)
 
     def _tell(self) -> None:

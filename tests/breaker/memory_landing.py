@@ -117,6 +117,9 @@ class MemoryLanding:
     def write_manifest(self, namespace: Namespace, batch_id: str, content: bytes) -> str:
         assert batch_id not in self.manifests, "a manifest is written once"
         self.manifests[batch_id] = content
+        return self.manifest_uri(namespace, batch_id)
+
+    def manifest_uri(self, namespace: Namespace, batch_id: str) -> str:
         return f"memory:{batch_id}"
 
     def read_manifest(self, namespace: Namespace, batch_id: str) -> bytes:

@@ -11,17 +11,18 @@ from shardbatch.core.ports import Page
 from shardbatch.core.position import Position
 from shardbatch.core.shard import Shard
 from tests.support.rig import FakeTime
-from tests.support.scripted import Item, ScriptedShard, ScriptedStream
+from tests.support.scripted import Item, ScriptedShard, ScriptedStream, follows
 
 
 @dataclass
 class Sent:
-    """One record: where and when it arrived, and whether it expired."""
+    """One record: where and when it arrived, by its stamp, and whether it expired. ``late`` was put after that."""
 
     place: Position
     shard_id: str
     arrival_ms: int
     expired: bool = False
+    late: bool = False
 
 
 class ExpiringStream(ScriptedStream):
@@ -81,6 +82,9 @@ class ExpiringStream(ScriptedStream):
             shown = [shard for shard in self._before if not self.shards[shard.shard_id].gone]
             self.hidden |= {shard.shard_id for shard in listing} - {shard.shard_id for shard in shown}
             return shown
+        if how == "lacking":
+            parents = {parent for shard in listing for parent in shard.parent_shard_ids}
+            return [shard for shard in listing if not (shard.closed and shard.shard_id in parents)]
         if how == "racing":
             known = {shard.shard_id for shard in self._before if not shard.closed}
             self.hidden |= {shard.shard_id for shard in listing if known.intersection(shard.parent_shard_ids)}
@@ -92,6 +96,19 @@ class ExpiringStream(ScriptedStream):
         for page in super().read(shard_id, position):
             yield page
             self.expire()
+
+    def behind(self, shard_id: str, position: Position) -> int:
+        """A lag that does not become zero and says nothing that is untrue: at least as long ago as the oldest record
+        arrived that is unread."""
+        unread = [item.arrival_ms for item in self.shards[shard_id].items if follows(item, position)]
+        return max(60_000, self.now_ms - min(unread, default=self.now_ms) + 1)
+
+    def late(self, by_ms: int, *keys: str) -> None:
+        """Records that are put now and stamped a while ago."""
+        self._time.ms -= by_ms
+        for number in self.put(*keys):
+            self.sent[number].late = True
+        self._time.ms += by_ms
 
     def nothing(self) -> Any:
         """A page's records when there are none."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -11,6 +12,7 @@ from typing import Any
 
 from shardbatch.consumer import Claim, Consumer, Frozen, Outcome, claim, commit, freeze, land
 from shardbatch.consumer.attempt import expect_batch, lost
+from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
 from shardbatch.core.manifest import Manifest
 from shardbatch.core.owner import Owner
@@ -21,7 +23,7 @@ from shardbatch.core.rows import INTERVAL, Key, Namespace, Row, Table
 from shardbatch.core.start import Work
 from shardbatch.errors import LeaseLost, ProtocolError, ShardbatchError, WorkFailed
 from tests.breaker.applications import Cluster
-from tests.breaker.faults import SteppedLanding, SteppedSource, SteppedStore, asked
+from tests.breaker.faults import Broken, SteppedLanding, SteppedSource, SteppedStore, asked
 from tests.breaker.memory_landing import MemoryLanding
 from tests.breaker.plans import Kind, Plans, runs
 from tests.breaker.process import Fate, Process
@@ -32,6 +34,8 @@ from tests.support.rig import FakeTime
 
 TASKS = ("claim", "read", "freeze", "work", "commit")
 TRIES = 2
+#: How an error of a shard reads that is none of ours.
+FOREIGN = re.compile(r"[A-Za-z_]+: ")
 LEASE_DURATION = timedelta(seconds=60)
 ATTEMPT_GRACE = timedelta(seconds=30)
 Seen = tuple["Claim | None", "Frozen | None", "str | None", "str | None"]
@@ -63,7 +67,8 @@ class World:
 
     ``rows`` are the store's rows as the writes have made them, ``journal`` the writes in their order; ``late`` are
     writes that their callers gave up and that may still arrive. ``reachable``: a freeze can end older applications.
-    ``sharing``: runs of several groups share the application.
+    ``sharing``: runs of several groups share the application. ``ahead_ms`` is how much the clock of the next read is
+    ahead of all others.
     """
 
     def __init__(
@@ -79,6 +84,7 @@ class World:
         self.outputs = Outputs()
         self.sink = "starts"
         self.sharing = False
+        self.ahead_ms = 0
         self.time = FakeTime()
         self.stream = ExpiringStream(self.time, name=namespace.stream_name, shards=shards, page_size=2)
         self.landing = MemoryLanding()
@@ -176,9 +182,10 @@ class World:
                 self._end_tries(run, which)
         try_number = run.begun.get(which, 0) if which else 0
         seen = (run.claimed, run.frozen, which, run.known)
-        body: Callable[[Process], Any] = partial(
-            self._body, run, task, seen, (number * 7 % 21 - 10) * 60_000, try_number
-        )
+        skew_ms = (number * 7 % 21 - 10) * 60_000
+        if task == "read":
+            skew_ms, self.ahead_ms = skew_ms + self.ahead_ms, 0
+        body: Callable[[Process], Any] = partial(self._body, run, task, seen, skew_ms, try_number)
         process = Process(f"{run.name}.{task}.{number}", run.name, task, body, run.owner)
         process.number = number
         process.group, process.work = (which, None) if task == "read" else (None, which)
@@ -291,6 +298,12 @@ class World:
         if not getattr(error, "retryable", True) or run.tries[task] >= TRIES:
             self.stop(run, "failed")
 
+    def begin_ms(self) -> int:
+        """Where the live application began, if that is an instant; else 0."""
+        application = next((row for row in self.rows.values() if isinstance(row, Application)), None)
+        begins = application.start_position if application else None
+        return begins.timestamp_ms or 0 if begins is not None else 0
+
     def stop(self, run: Run, state: str) -> None:
         """The run is over for Airflow; its processes may live on."""
         for process in self.live(run):
@@ -308,6 +321,8 @@ class World:
         elif process.task == "read":
             assert process.group is not None
             run.groups.remove(process.group)
+            for text in process.result.errors.values():
+                assert text.startswith("Broken: ") or not FOREIGN.match(text), f"{process}: {text}"
             run.red = run.red or bool(process.result.errors)
             run.task = "read" if run.groups else "freeze"
         elif process.task == "freeze":
@@ -386,6 +401,8 @@ def expect_known(process: Process) -> None:
     if error is None or type(error).__name__ == "Killed":
         return
     told = f"{process} ended with {type(error).__name__}: {error}"
+    if isinstance(error, Broken):
+        return
     if not isinstance(error, ShardbatchError) or type(error) is ProtocolError:
         raise AssertionError(told) from error
     if isinstance(error, LeaseLost) and "all the while" in str(error):

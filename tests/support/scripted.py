@@ -129,7 +129,7 @@ class ScriptedStream:
         self.shards[shard_id].gone = True
 
     def identity(self) -> str:
-        return f"scripted:{self.name}@{self.created_ms}"
+        return f"arn:scripted:{self.name}@{self.created_ms}"
 
     def list_shards(self) -> list[Shard]:
         return self._listed()
@@ -154,7 +154,7 @@ class ScriptedStream:
             if shard.gone:
                 yield Page(self._batch([]), current, ended=True, gone=True)
                 return
-            waiting = [item for item in shard.items if _follows(item, current)]
+            waiting = [item for item in shard.items if follows(item, current)]
             page, rest = waiting[: self.page_size], waiting[self.page_size :]
             gone = first and current.kind is Kind.AFTER_SEQUENCE_NUMBER and self._missing(shard, current)
             if page:
@@ -197,7 +197,7 @@ class ScriptedStream:
         """Nothing to give back."""
 
 
-def _follows(item: Item, position: Position) -> bool:
+def follows(item: Item, position: Position) -> bool:
     if position.kind is Kind.AT_TIMESTAMP:
         return item.arrival_ms >= (position.timestamp_ms or 0)
     if position.kind is Kind.AFTER_SEQUENCE_NUMBER:

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "provider" / "shardbatch"
-CLUSTER_SIDE = ("errors", "core", "landing", "spark")
+CLUSTER_SIDE = ("masking", "errors", "core", "landing", "spark")
 
 # Runs in a Python of its own: refuses the named packages, imports the named modules and tells what came along.
 PROGRAM = """

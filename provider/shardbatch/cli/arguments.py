@@ -3,7 +3,27 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
+
 from airflow.cli.cli_config import ARG_OUTPUT, ActionCommand, Arg, GroupCommand, lazy_load_command
+
+#: A year in seconds: longer is a slip of the pen.
+_LONGEST_S = 366 * 86_400
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ArgumentTypeError(f"{text} is not above zero")
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 < number <= _LONGEST_S:  # nor is nan
+        raise ArgumentTypeError(f"{text} is not above zero and at most {_LONGEST_S}")
+    return number
+
 
 APP_NAME = Arg(("-a", "--app-name"), required=True, help="The application: app_name of the StreamBatch group")
 STREAM_NAME = Arg(("-s", "--stream-name"), required=True, help="The stream that the application reads")
@@ -14,7 +34,7 @@ LEASES = Arg(
         "Default: leases in section [shardbatch] of Airflow's configuration"
     ),
 )
-LIMIT = Arg(("--limit",), type=int, default=20, help="How many batches at most, newest first. Default: 20")
+LIMIT = Arg(("--limit",), type=_count, default=20, help="How many batches at most, newest first. Default: 20")
 OWNER = Arg(("--owner",), help="Release what this owner holds, as 'status' shows it: its leases and its frozen batches")
 SHARD = Arg(
     ("--shard",),
@@ -46,7 +66,10 @@ SHARDS = Arg(("--shard",), action="append", default=[], help="This shard (may be
 ALL = Arg(("--all",), action="store_true", help="All shards, for which it can be done")
 TO = Arg(
     ("--to",),
-    help="TRIM_HORIZON, an instant like 2026-11-28T00:00:00+00:00, or for one shard a checkpoint as 'shards' shows it",
+    help=(
+        "TRIM_HORIZON, an instant like 2026-11-28T00:00:00+00:00, or for one shard a checkpoint as 'shards' shows it; "
+        "a number of fewer than 21 digits, which may be a date, as sequence:NUMBER"
+    ),
 )
 STREAM_ID = Arg(
     ("--stream-id",),
@@ -67,7 +90,7 @@ START = Arg(
 )
 WATCH = Arg(
     ("--watch",),
-    type=float,
+    type=_seconds,
     default=30.0,
     help="Seconds for which KCL's leases must stand still; more than twice its failover time. Default: 30",
 )

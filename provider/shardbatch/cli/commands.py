@@ -258,10 +258,9 @@ def _landing(args: Arguments) -> Landing | None:
 
 
 def _namespace(args: Arguments) -> Namespace:
-    try:
-        return Namespace(args.app_name, args.stream_name)
-    except ValueError as error:
-        raise ConfigurationError(f"{error}.", remedy="Correct --app-name or --stream-name.") from None
+    from shardbatch.hooks.names import namespace_of
+
+    return namespace_of(args.app_name, args.stream_name)
 
 
 def _leases(text: str | None) -> Leases:

@@ -15,7 +15,8 @@ from shardbatch.core.policies import Sink
 
 @dataclass(frozen=True)
 class BatchStatus:
-    """One batch; ``application`` is what the last one is called at its cluster, ``decided`` the recorded attempt.
+    """One batch; ``application`` is what the last one is called at its cluster, ``decided`` the recorded attempt. Its
+    records arrived from ``min_arrival_ms`` to ``max_arrival_ms``, by the service's clock; ``None`` if it has none.
 
     ``set_aside`` is ``kept`` or ``dropped`` for one that was decided without output. ``possible_orphan``: it was
     discarded, and rows under its id may stand in the sink.
@@ -23,7 +24,8 @@ class BatchStatus:
     A batch of an interval run has its ``scope`` and its bounds, as instants and as the text ``interval`` (ISO 8601,
     UTC); ``number`` is that of its decision among those of the interval. ``readers`` says who sees its output:
     ``live`` all, ``interval`` those who name the interval, ``replaced`` none, since a later run read the interval
-    again, ``own`` those of the author's own sink, ``none`` nobody.
+    again, ``own`` those of the author's own sink, ``none`` nobody. ``waited_ms``, ``refused`` and ``resubscribed`` are
+    what the service's limits cost its reads: time waited, calls refused, subscriptions renewed.
     """
 
     batch_id: str
@@ -50,6 +52,11 @@ class BatchStatus:
     number: int = 0
     joins: bool = False
     readers: str = "none"
+    waited_ms: int = 0
+    refused: int = 0
+    resubscribed: int = 0
+    min_arrival_ms: int | None = None
+    max_arrival_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,11 @@ def batch_status(batch: Batch, highest: Mapping[tuple[int, int], int] = MappingP
         number=batch.number,
         joins=batch.joins,
         readers=_readers(batch, highest),
+        waited_ms=batch.waited_ms,
+        refused=batch.refused,
+        resubscribed=batch.resubscribed,
+        min_arrival_ms=batch.min_arrival_ms,
+        max_arrival_ms=batch.max_arrival_ms,
     )
 
 
@@ -122,6 +134,11 @@ def _readers(batch: Batch, highest: Mapping[tuple[int, int], int]) -> str:
     if not batch.start:
         return "own" if batch.sink == Sink.OWN.value else "none"
     return "live" if batch.interval is None or batch.joins else "interval"
+
+
+def arrived(first_ms: int | None, last_ms: int | None) -> str:
+    """From when to when records arrived, as ISO 8601 texts in UTC; empty if nobody knows."""
+    return "" if first_ms is None or last_ms is None else "{}/{}".format(utc(first_ms), utc(last_ms))
 
 
 def utc(instant_ms: int) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.intervals import draw_number, require_apart, require_latest, roots_before
 from shardbatch.consumer.settle import one_each, roots_of, writers_of
+from shardbatch.consumer.staging_place import require_batch_here
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.policies import Sink
 from shardbatch.core.start import Choice, Left, Start, Work, choose, resolve
@@ -41,6 +42,7 @@ def choose_starts(consumer: Consumer, batch: Batch, attempt: int, works: Sequenc
     """What the commit of an attempt decides for a batch, once it is seen that all of its roots can be told.
 
     :raises NothingFinished: if no start counts, or it is not known which.
+    :raises StagingMoved: if the batch stands in another staging folder than this run's.
     :raises StagingError: if a root cannot be told: out of reach, or the data are not seen there.
     :raises OutputTaken: if a root belongs to another application.
     :raises ReplayRefused: if a later run over the same interval has decided, or is about to.
@@ -48,6 +50,7 @@ def choose_starts(consumer: Consumer, batch: Batch, attempt: int, works: Sequenc
     """
     if batch.records == 0:
         return Chosen(number=batch.number, roots=batch.roots)
+    require_batch_here(consumer, batch)
     choice = _choose(consumer, batch, attempt, works)
     own_sink = batch.sink == Sink.OWN.value
     decided = batch.state is BatchState.COMMITTED

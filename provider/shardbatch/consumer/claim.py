@@ -13,10 +13,11 @@ from enum import StrEnum
 from shardbatch.consumer.consumer import Consumer, Verdicts
 from shardbatch.consumer.enrol import add_rows, enrol
 from shardbatch.consumer.expiry import warn_of_expiry
-from shardbatch.consumer.listing import list_shards, named
+from shardbatch.consumer.listing import find_parents, list_shards, named
 from shardbatch.consumer.maintenance import compact
 from shardbatch.consumer.replay import look
 from shardbatch.consumer.settle import Stamped, read_batches, settle
+from shardbatch.consumer.staging_place import require_batches_here, require_slices_here
 from shardbatch.consumer.watch import abandoned, stood_still, waiting_ms
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
@@ -57,6 +58,7 @@ class Claim:
 def claim(consumer: Consumer, owner: Owner) -> Claim:
     """Find this run's work.
 
+    :raises OwnerUnknown: if nothing can be taken, and Airflow cannot say whether an owner is over.
     :raises Starving: if nothing can be taken and records have waited for longer than ``stuck_after``.
     :raises StreamRecreated: if the stream under this name is another one.
     :raises ApplicationTaken: if another group claims this application, and this one does not say that it shares.
@@ -64,6 +66,7 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     :raises BatchParked: if this run's own batch waits for a person.
     :raises ReplayRefused: if the batch that this run was told to replay is not committed, or its owner is at work.
     :raises SlicesGone: if files of that batch are not in staging any more.
+    :raises StagingMoved: if slices or batches that are not done stand in another staging folder than this run's.
     :raises UnsupportedSchema: if the application's rows are not of this version.
     """
     me = str(owner)
@@ -75,17 +78,19 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     application = enrol(consumer, owner)
     verdicts = Verdicts(consumer, me)
     rows = consumer.leases()
+    require_slices_here(consumer, rows)
     stamped = read_batches(consumer, rows)
+    require_batches_here(consumer, stamped.values())
     held = unfinished(consumer, me, verdicts, stamped) or _adopt_gone(consumer, me, verdicts, stamped, application)
     if held is not None:
         return held
     rows = settle(consumer, rows, stamped, me, lambda lease: verdicts(lease.lease_owner or "") is Verdict.OVER)
-    listing = list_shards(consumer)
+    listing, orphaned = find_parents(consumer, list_shards(consumer), rows)
     listed = {shard.shard_id for shard in listing}
-    rows = add_rows(consumer, listing, rows, application)
+    rows = add_rows(consumer, listing, rows, application, orphaned)
     warn_of_expiry(consumer, application, rows)
     for _ in range(MOST_LOOKS):
-        found = _plan(consumer, me, verdicts, rows, listed, stamped, application)
+        found = _plan(consumer, me, verdicts, rows, listed, orphaned, stamped, application)
         groups = _take(consumer, me, found)
         if groups or not found.takeable:
             break
@@ -98,6 +103,8 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
         consumer.say("Claimed {} shards in {} read tasks.".format(shards, len(tasks)))
         return Claim(Outcome.LEASES, tasks, shards=shards)
     gone = _adopt_gone(consumer, me, verdicts, stamped, application, nothing_else=True)
+    if gone is None and verdicts.unknown is not None:
+        raise verdicts.unknown  # there is nothing else, and it may be free
     return gone or _nothing(consumer, found, stamped)
 
 
@@ -182,6 +189,7 @@ def _plan(
     verdicts: Verdicts,
     rows: list[Lease],
     listed: set[str],
+    orphaned: frozenset[str],
     stamped: Stamped,
     application: Application,
 ) -> Plan:
@@ -190,7 +198,7 @@ def _plan(
     def may_take(lease: Lease) -> bool:
         return lease.shard_id in dead or verdicts(lease.lease_owner or "") is Verdict.OVER
 
-    found = plan(rows, listed, may_take, me)
+    found = plan(rows, listed, may_take, me, orphaned)
     foreign = [
         lease
         for lease in found.held
@@ -200,7 +208,7 @@ def _plan(
     if not dead:
         return found
     rows[:] = settle(consumer, rows, stamped, me, lambda lease: lease.shard_id in dead)
-    return plan(rows, listed, may_take, me)
+    return plan(rows, listed, may_take, me, orphaned)
 
 
 def _decidable(lease: Lease, stamped: Stamped) -> bool:

@@ -20,7 +20,7 @@ from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.core.ports import Clock, Landing, LeaseStore, Liveness, Say, Source, Verdict
 from shardbatch.core.position import TRIM_HORIZON, Position
 from shardbatch.core.rows import APPLICATION, BATCH, SCHEMA_VERSION, SHARD_LEASE, Key, Namespace
-from shardbatch.errors import ConfigurationError, UnsupportedSchema
+from shardbatch.errors import ConfigurationError, OwnerUnknown, UnsupportedSchema
 
 log = logging.getLogger("shardbatch")
 
@@ -139,10 +139,11 @@ def new_batch_id(now_ms: int) -> str:
 
 
 class Verdicts:
-    """Who is over, asked once for every owner."""
+    """Who is over, asked once for every owner. One of whom nobody can say keeps what is its, and ``unknown`` is why."""
 
     def __init__(self, consumer: Consumer, me: str) -> None:
-        self._ask = consumer.liveness
+        self.unknown: OwnerUnknown | None = None
+        self._consumer = consumer
         self._me = me
         self._known: dict[str, Verdict] = {}
 
@@ -152,3 +153,11 @@ class Verdicts:
         if owner not in self._known:
             self._known[owner] = Verdict.ACTIVE if ResetHolder.parse(owner) else self._ask(owner)
         return self._known[owner]
+
+    def _ask(self, owner: str) -> Verdict:
+        try:
+            return self._consumer.liveness(owner)
+        except OwnerUnknown as error:
+            self.unknown = self.unknown or error
+            self._consumer.warn("What {} has stays with it: {}".format(owner, error))
+            return Verdict.ACTIVE

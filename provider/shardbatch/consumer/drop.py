@@ -14,6 +14,7 @@ from shardbatch.consumer.action import Action, Done, Stays
 from shardbatch.consumer.intervals import highest_numbers, how_to_read
 from shardbatch.consumer.set_aside import at_work, fate, move_on
 from shardbatch.consumer.settle import mark, roots_of, unstamp
+from shardbatch.consumer.staging_place import stands_in
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import DROPPED, KEPT, Batch, BatchState
 from shardbatch.core.lease import Lease
@@ -113,6 +114,8 @@ def orphans(action: Action, batch: Batch) -> list[str]:
 
 
 def _finished(landing: Landing, batch: Batch) -> str:
+    if not stands_in(landing, batch):
+        return ", and this staging is not the batch's, which says where: {}".format(batch.manifest_uri)
     try:
         starts = landing.finished_starts(batch.namespace, batch.batch_id)
     except StagingError as error:

@@ -14,6 +14,7 @@ from shardbatch.consumer.consumer import Consumer, first_count, new_batch_id
 from shardbatch.consumer.intervals import require_latest
 from shardbatch.consumer.replay import find_committed, require_files, take_over
 from shardbatch.consumer.settle import Stamped, read_batches, settle
+from shardbatch.consumer.staging_place import require_batch_here, require_slices_here
 from shardbatch.core import lease as leases
 from shardbatch.core.batch import LONGEST_NOTE, Batch, BatchState
 from shardbatch.core.lease import Lease
@@ -22,6 +23,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.planner import complete_lineage
 from shardbatch.core.policies import GapPolicy
 from shardbatch.core.shard import generations
+from shardbatch.core.waiting import NO_WAITING
 from shardbatch.errors import GapFound, LeaseLost, ManifestChanged, SourceError
 
 #: Freezes that lose a stamp start again; each loss is another attempt's progress, so this is never reached in peace.
@@ -69,6 +71,7 @@ def freeze(
     :raises LeaseLost: if the handed batch went to another owner.
     :raises ReplayRefused: if the owner of the batch to replay is at work, or a later run read its interval again.
     :raises SlicesGone: if files of a batch to replay are not in staging any more.
+    :raises StagingMoved: if the slices, or the batch, stand in another staging folder than this run's.
     :raises BatchParked: if it waits for a person.
     :raises AttemptAlive: if an older attempt still shows life.
     :raises UnsupportedSchema: if the application's rows are not of this version.
@@ -130,6 +133,7 @@ def _replay(
 
 def _require_content(consumer: Consumer, batch: Batch) -> int:
     """See that what was frozen is what stands in staging, for a replay also that all of it is there; its shards."""
+    require_batch_here(consumer, batch)
     if batch.state is BatchState.COMMITTED:
         require_files(consumer, batch)
     content = consumer.landing.read_manifest(batch.namespace, batch.batch_id)
@@ -148,6 +152,7 @@ def _collect(consumer: Consumer, me: str, held: list[Lease], stamped: Stamped) -
     """D2c, D2d: the landed leases of this owner that can be frozen together, stamps obeyed first; and who waits."""
     settled = settle(consumer, held, stamped, me, lambda lease: True)
     found = [lease for lease in settled if lease.lease_owner == me and lease.landed]
+    require_slices_here(consumer, found)
     left_out = _gapped(consumer, found)
     parents = {parent for lease in found for parent in lease.parent_shard_ids}
     rows = {lease.shard_id: lease for lease in found}
@@ -167,21 +172,22 @@ def _require_whole(consumer: Consumer, collected: list[Lease]) -> None:
     """An interval has one batch, after which its side leases are deleted: nothing may wait for a later one (H)."""
     chosen = {lease.shard_id for lease in collected}
     rest = [lease for lease in consumer.leases() if lease.shard_id not in chosen and not lease.completed]
-    gaps = [lease.pending.gap.reason for lease in rest if lease.pending is not None and lease.pending.gap is not None]
+    gaps = [lease.pending.gaps[0].reason for lease in rest if lease.pending is not None and lease.pending.gaps]
     if gaps:
         raise GapFound(
             "In {} shards of the interval {}.".format(len(gaps), gaps[0]),
             remedy='Accept what is left with policy=Policies(gap="record") and clear the run.',
         )
-    if rest:
-        raise _unread(rest)
+    cut = [lease for lease in collected if lease.pending is not None and not lease.pending.ended]
+    if rest or cut:  # a person may have marked a read that failed as a success
+        raise _unread([*rest, *cut])
 
 
 def _unread(rest: list[Lease]) -> SourceError:
     """The error that names shards of an interval without a slice."""
     named = ", ".join(lease.shard_id for lease in rest[:5])
     error = SourceError(
-        "{} shards of the interval were not read: {}.".format(len(rest), named),
+        "{} shards of the interval were not read, or not to its end: {}.".format(len(rest), named),
         remedy="Clear the read tasks of this run; shards that were read are not read anew.",
     )
     error.retryable = False
@@ -189,7 +195,7 @@ def _unread(rest: list[Lease]) -> SourceError:
 
 
 def _gapped(consumer: Consumer, found: list[Lease]) -> set[str]:
-    """Shards whose slice begins with a gap that nobody has accepted, under ``gap=fail``."""
+    """Shards whose slice has a gap that nobody has accepted, under ``gap=fail``."""
     if consumer.policies.gap is GapPolicy.RECORD:
         return set()
     return {lease.shard_id for lease in found if lease.waits_for_gap}
@@ -207,6 +213,7 @@ def _create(consumer: Consumer, me: str, collected: list[Lease]) -> Batch | None
         return None
     manifest = _manifest(consumer, me, batch_id, collected, now)
     slices = [entry.slice for entry in manifest.slices]
+    waiting = sum((entry.waiting for entry in slices), NO_WAITING)
     content = manifest.dumps()
     uri = consumer.landing.write_manifest(consumer.namespace, batch_id, content)
     consumer.landing.note_attempt(consumer.namespace, batch_id, 1)
@@ -234,6 +241,9 @@ def _create(consumer: Consumer, me: str, collected: list[Lease]) -> Batch | None
         joins=consumer.outputs.joins and consumer.interval is not None,
         from_ms=consumer.interval.from_ms if consumer.interval else None,
         to_ms=consumer.interval.to_ms if consumer.interval else None,
+        waited_ms=waiting.ms,
+        refused=waiting.refused,
+        resubscribed=waiting.resubscribed,
     )
     if not consumer.store.create(batch):
         consumer.say("Batch {} was given up by another; freezing again.".format(batch_id))
@@ -244,7 +254,7 @@ def _create(consumer: Consumer, me: str, collected: list[Lease]) -> Batch | None
 
 def _accepted(collected: list[Lease]) -> str | None:
     """What persons said when they accepted the gaps that this batch has."""
-    gaps = [(lease.shard_id, lease.pending.gap) for lease in collected if lease.pending and lease.pending.gap]
+    gaps = [(lease.shard_id, gap) for lease in collected if lease.pending for gap in lease.pending.gaps]
     said = ["gap of {}: {}".format(shard_id, gap.accepted) for shard_id, gap in gaps if gap.accepted]
     return "; ".join(said)[:LONGEST_NOTE] or None
 

@@ -6,26 +6,26 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 
 from shardbatch.consumer.attempt import lost
-from shardbatch.consumer.consumer import Consumer, Verdicts, first_count
+from shardbatch.consumer.children import Children
+from shardbatch.consumer.consumer import Consumer
+from shardbatch.consumer.expiry import ask_kept
 from shardbatch.consumer.hold import Held, Renewal
 from shardbatch.consumer.settle import read_batches
+from shardbatch.consumer.shard_errors import is_shards_own, named, told
 from shardbatch.consumer.shard_read import ShardRead, Stopped, read_shard
+from shardbatch.consumer.staging_place import require_slices_here
 from shardbatch.consumer.turns import Pages, Reading, Turns
-from shardbatch.core import lease as leases
 from shardbatch.core.batch import BatchState
-from shardbatch.core.expiry import born_after
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
-from shardbatch.core.planner import ready_child
 from shardbatch.core.policies import ShardErrors
-from shardbatch.core.ports import Verdict
-from shardbatch.core.position import TRIM_HORIZON
-from shardbatch.core.shard import Shard
+from shardbatch.core.position import LATEST
 from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
-from shardbatch.errors import LeaseLost, OwnerUnknown, ShardbatchError
+from shardbatch.core.waiting import NO_WAITING, Waiting
+from shardbatch.errors import LeaseLost, SourceError
 
 #: How much of an error's text goes into an answer; the log has it whole.
 SHORT = 300
@@ -43,6 +43,7 @@ class Landed:
     lost: int = 0
     seconds: float = 0.0
     oddities: Oddities = NOTHING_ODD
+    waiting: Waiting = NO_WAITING
     errors: dict[str, str] = field(default_factory=dict)
 
     def add(self, landed: Slice) -> None:
@@ -50,37 +51,43 @@ class Landed:
         self.records += landed.records
         self.bytes += landed.raw_bytes
         self.ended += landed.ended
-        self.gaps += landed.gap is not None
+        self.gaps += len(landed.gaps)
         self.oddities += landed.oddities
+        self.waiting += landed.waiting
 
 
 class _Task:
     """One read task at work: shards in, slices out, children of ended shards after them."""
 
-    def __init__(self, consumer: Consumer, owner: str, group: str, tip_ms: int, stop: threading.Event) -> None:
+    def __init__(
+        self, consumer: Consumer, owner: str, group: str, tip_ms: int, stop: threading.Event, seconds: float
+    ) -> None:
         self.consumer = consumer
         self.owner = owner
         self.group = group
         self.tip_ms = tip_ms
         self.stop = stop
         self.started = consumer.clock.monotonic()
-        self.deadline = math.inf
+        self.deadline = self.started + seconds
         if consumer.interval is None:
-            self.deadline = self.started + consumer.limits.seconds_left(tip_ms, consumer.now_ms())
+            self.deadline = min(self.deadline, self.started + consumer.limits.seconds_left(tip_ms, consumer.now_ms()))
+        #: Set once a shard failed under ``shard_errors=fail``: the others land what they have.
+        self.hurry = threading.Event()
         self.renewal = Renewal(consumer)
         self.landed = Landed()
+        self.lock = threading.Lock()
         self.first_error: BaseException | None = None
         self.seen: set[str] = set()
-        self.listing: dict[str, Shard] = {}
-        self.retention_ms = cache(consumer.source.retention_ms)
-        self.verdicts = Verdicts(consumer, owner)
+        self.kept = cache(partial(ask_kept, consumer))
+        self.ahead_ms = cache(self._ahead_ms)
+        self.children = Children(consumer, owner, group)
 
     def run(self, mine: list[Lease]) -> Landed:
         """Read every lease and the children that become ready."""
         limits, clock = self.consumer.limits, self.consumer.clock
         if self.deadline <= self.started:
-            text = "The run began {} or longer ago: one answer of each shard is read, and the next run goes on."
-            self.consumer.warn(text.format(limits.run_duration))
+            text = "The run's time is over (run_duration is {}, and Airflow's own limits count): one answer of each"
+            self.consumer.warn((text + " shard is read, and the next run goes on.").format(limits.run_duration))
         with self.renewal.running():
             turns = Turns(clock, limits.concurrency, self.deadline)
             turns.run([self._begin(lease) for lease in mine], self._finished, self.stop.set)
@@ -96,126 +103,109 @@ class _Task:
     def _pages(self, held: Held) -> Pages:
         if self.stop.is_set():
             raise Stopped
-        if held.row.pending is not None:
+        if held.row.pending is not None and not self._unfinished(held.row.pending):
             return held.row.pending
-        retention = self.retention_ms
-        read = ShardRead(self.consumer, held, self.owner, self.tip_ms, self.deadline, self.stop, retention)
+        if self.hurry.is_set():
+            return None
+        require_slices_here(self.consumer, [held.row])
+        read = ShardRead(
+            self.consumer,
+            held,
+            self.owner,
+            self.tip_ms,
+            self.deadline,
+            self.stop,
+            self.kept,
+            self._waited,
+            self.hurry,
+            self.ahead_ms,
+        )
         return (yield from read_shard(read))
+
+    def _waited(self, waiting: Waiting) -> None:
+        with self.lock:
+            self.landed.waiting += waiting
+
+    def _unfinished(self, landed: Slice) -> bool:
+        """Whether an interval's slice was cut short: one that is whole has ended."""
+        return self.consumer.interval is not None and not landed.ended
+
+    def _ahead_ms(self) -> int:
+        """By how much the stream's clock is ahead of this machine's; it may be told in whole seconds, cut off."""
+        there = self.consumer.source.resolve(LATEST).timestamp_ms
+        return 0 if there is None else there - self.consumer.now_ms()
 
     def _finished(self, reading: Reading, error: BaseException | None) -> list[Reading]:
         held, landed = reading.held, reading.landed
-        if isinstance(error, ShardbatchError):
+        if error is not None:
+            if not isinstance(error, Exception) or not is_shards_own(error):
+                raise error
             self._failed(held, error)
             return []
-        if error is not None:
-            raise error
         if held.lost:
             self.landed.lost += 1
             self.consumer.warn("The lease of {} was lost; its slice is dropped.".format(held.shard_id))
             return []
+        if landed is None and self.hurry.is_set():
+            return []
         self.landed.shards += 1
         if landed is None:
             return []
-        self.landed.add(landed)
-        return [self._begin(child) for child in self._children(held, landed)] if landed.ended else []
+        with self.lock:
+            self.landed.add(landed)
+        if held.cut is not None or self._unfinished(landed):
+            self._failed(held, held.cut or SourceError("Another try of this task reads on where this one began."))
+        if not landed.ended:
+            return []
+        try:
+            return [self._begin(child) for child in self._children(held, landed)]
+        except Exception as failure:
+            if not is_shards_own(failure):
+                raise
+            if self.consumer.interval is not None:  # no later run would read them
+                self._failed(held, failure)
+            else:
+                text = "The children of {} are left to the next run: {}"
+                self.consumer.warn(text.format(held.shard_id, told(failure)))
+            return []
 
-    def _failed(self, held: Held, error: ShardbatchError) -> None:
+    def _failed(self, held: Held, error: Exception) -> None:
+        """Note that a shard could not be read. Under ``fail`` the others end with what they have, and land it."""
         self.first_error = self.first_error or error
-        self.landed.errors[held.shard_id] = str(error)[:SHORT]
-        self.consumer.warn("Shard {} could not be read: {}".format(held.shard_id, error))
-        if self.consumer.policies.shard_errors is ShardErrors.FAIL or self.consumer.interval is not None:
-            raise error  # no later run would read the rest of an interval
+        self.landed.errors[held.shard_id] = named(error)[:SHORT]
+        after = "; what was read before is landed" if held.cut is error else ""
+        self.consumer.warn("Shard {} could not be read{}: {}".format(held.shard_id, after, told(error)))
+        if self.consumer.interval is None and self.consumer.policies.shard_errors is ShardErrors.FAIL:
+            self.hurry.set()
 
     def _children(self, held: Held, landed: Slice) -> list[Lease]:
         """Take the children of an ended shard whose parents are all over for this owner, while there is time."""
         follow = self.consumer.options.drain_lineage or self.consumer.interval is not None
-        if not follow or self.consumer.clock.monotonic() >= self.deadline:
+        late = self.consumer.interval is None and self.consumer.clock.monotonic() >= self.deadline
+        if not follow or late or self.hurry.is_set():
             return []
-        children = {shard.shard_id: shard for shard in self._unlisted(held.shard_id)}
-        children.update((shard.shard_id, shard) for shard in held.children or self._listed(held.shard_id, landed))
-        ready: list[Lease] = []
-        for shard_id in sorted(children.keys() - self.seen):
-            taken = self._take_child(children[shard_id])
-            if taken is not None:
-                ready.append(taken)
-        return ready
-
-    def _listed(self, parent: str, landed: Slice) -> list[Shard]:
-        """Children as the stream lists them. One listing serves all shards of the task whose children it has."""
-
-        def found() -> list[Shard]:
-            shards = self.listing.values()
-            return [shard for shard in shards if parent in shard.parent_shard_ids or shard.shard_id in landed.children]
-
-        if not found() or not self.listing.keys() >= set(landed.children):
-            self._list()
-        return found()
-
-    def _list(self) -> None:
-        self.listing = {shard.shard_id: shard for shard in self.consumer.source.list_shards()}
-
-    def _unlisted(self, parent: str) -> list[Shard]:
-        """Children of an interval's shard that have a row and left the listing since: no later run would read them."""
-        if self.consumer.interval is None:
-            return []
-        rows = [row for row in self.consumer.leases() if parent in row.parent_shard_ids]
-        return [Shard(row.shard_id, row.parent_shard_ids, closed=True) for row in rows]
-
-    def _over(self, owner: str) -> bool:
-        """Whether a lease may be taken from this owner (E): what it landed before it died is read on from here."""
-        try:
-            return self.verdicts(owner) is Verdict.OVER
-        except OwnerUnknown as error:
-            self.consumer.warn("Its shard stays with {}: {}".format(owner, error))
-            return False
-
-    def _take_child(self, child: Shard) -> Lease | None:
-        parents = {parent: self.consumer.lease(parent) for parent in child.parent_shard_ids}
-        absent = [parent for parent, row in parents.items() if row is None]
-        if absent and child.shard_id not in self.listing:
-            self._list()
-        if any(parent in self.listing for parent in absent):
-            return None  # that parent is younger than the claim: the next one gives it a row
-        if not ready_child(child, parents, self.owner):
-            return None
-        row = self.consumer.lease(child.shard_id) or self._added(child)
-        if row is None or row.completed or row.batch_id is not None:
-            return None
-        if row.lease_owner == self.owner:
-            return row if row.read_group == self.group else None
-        if row.lease_owner is not None and not self._over(row.lease_owner):
-            return None
-        taken = leases.take(row, self.owner, self.group, self.consumer.now_ms())
-        if not self.consumer.store.replace(row, taken):
-            return None
-        self.consumer.say("Shard {} follows its parents in this run.".format(child.shard_id))
-        return taken
-
-    def _added(self, child: Shard) -> Lease | None:
-        """The row of a child that is younger than the claim. This task may be late too: its age is told as by a claim,
-        but for an interval, whose rows tell nothing of looks that came before."""
-        consumer = self.consumer
-        born = born_after(child, consumer.lease) if consumer.interval is None else None
-        fresh = leases.add(
-            consumer.namespace,
-            consumer.scope,
-            child,
-            TRIM_HORIZON,
-            first_count(),
-            consumer.now_ms(),
-            born.ms if born else None,
-        )
-        return fresh if consumer.store.create(fresh) else consumer.lease(child.shard_id)
+        return self.children.take(held, landed, self.seen)
 
 
-def land(consumer: Consumer, owner: Owner, group: str, tip_ms: int, stop: threading.Event | None = None) -> Landed:
+def land(
+    consumer: Consumer,
+    owner: Owner,
+    group: str,
+    tip_ms: int,
+    stop: threading.Event | None = None,
+    seconds: float = math.inf,
+) -> Landed:
     """Read the shards of a group of this owner, each to its end, the stream's tip at ``tip_ms``, or a limit.
 
-    A shard whose row holds a slice already is not read anew. Under ``shard_errors=isolate`` a shard that cannot be read
-    is left out, unless that leaves none.
+    A shard whose row holds a slice already is not read anew, unless it is an interval's that was cut short. Whatever
+    goes wrong with one shard leaves the others alone: what was read of it before is landed, and it is named in the
+    answer.
 
+    :param seconds: after which nothing more is read, whatever the limits say, default none. An interval that is not
+        read by then fails, and a retry goes on.
     :raises LeaseLost: if every lease of the group was lost, be it before this began.
-    :raises SourceError: if no shard of the group could be read, or one could not under ``shard_errors=fail``.
+    :raises Exception: the first shard's error, if no shard could be read, and once all others are landed if one could
+        not under ``shard_errors=fail`` or in an interval.
     """
     me = str(owner)
     mine = [
@@ -226,12 +216,13 @@ def land(consumer: Consumer, owner: Owner, group: str, tip_ms: int, stop: thread
     if not mine:
         _require_done(consumer, me, group)
     mine.sort(key=lambda lease: (lease.millis_behind_latest is not None, -(lease.millis_behind_latest or 0)))
-    task = _Task(consumer, me, group, tip_ms, stop or threading.Event())
+    task = _Task(consumer, me, group, tip_ms, stop or threading.Event(), seconds)
     landed = task.run(mine)
     consumer.say(_summary(group, landed))
     if mine and landed.shards == 0 and landed.lost >= len(mine):
         raise LeaseLost("All {} leases of read task {} went to others.".format(len(mine), group))
-    if task.first_error is not None and landed.shards == 0:
+    all_or_none = consumer.interval is not None or consumer.policies.shard_errors is ShardErrors.FAIL
+    if task.first_error is not None and (all_or_none or landed.shards == 0):
         raise task.first_error
     return landed
 
@@ -258,7 +249,8 @@ def _summary(group: str, landed: Landed) -> str:
     parts: tuple[str, ...] = (
         "{} records ({} bytes) of {} shards".format(landed.records, landed.bytes, landed.shards),
         "{} ended".format(landed.ended),
-        "{} with a gap".format(landed.gaps),
+        "{} gaps".format(landed.gaps),
         "{} failed".format(len(landed.errors)),
+        *((str(landed.waiting),) if landed.waiting else ()),
     )
     return "Read task {}: {} in {:.1f} s.".format(group, ", ".join(parts), landed.seconds)

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.core.lease import Lease
 from shardbatch.core.maintenance import missed
+from shardbatch.core.planner import orphans
 from shardbatch.core.shard import MAX_HASH_KEY, HashRange, Shard, childless, holes
+from shardbatch.errors import InvalidAnswer
 
 #: How often a listing that has a hole is asked for, and how many seconds lie between (K-11: as KCL does).
 LISTINGS = 3
@@ -22,6 +24,8 @@ def list_shards(consumer: Consumer) -> Sequence[Shard]:
 
     A reshard that runs between two pages tears a listing so. If it stays torn, the claim goes on with what there is and
     says what is missing: no position moves past anything, so the next listing makes it good.
+
+    :raises InvalidAnswer: for an interval, which has no next listing.
     """
     listing: Sequence[Shard] = ()
     for turn in range(LISTINGS):
@@ -31,8 +35,50 @@ def list_shards(consumer: Consumer) -> Sequence[Shard]:
         found = uncovered(listing)
         if not found:
             return listing
-    consumer.warn(_report(listing, found))
+    if consumer.interval is not None:
+        raise InvalidAnswer(_report(listing, found, "An interval has no other listing: try again."))
+    consumer.warn(
+        _report(
+            listing,
+            found,
+            "Nothing is lost: what stands there is read as soon as a listing has its shards. If it stays so, look at "
+            "the stream with 'aws kinesis list-shards'.",
+        )
+    )
     return listing
+
+
+def look_again(consumer: Consumer, listing: Sequence[Shard]) -> tuple[list[Shard], bool]:
+    """A listing together with one that is taken right after it, which counts where they differ; and whether both are
+    complete, so that a shard which neither has is gone."""
+    again = consumer.source.list_shards()
+    found = {shard.shard_id: shard for shard in listing}
+    found.update((shard.shard_id, shard) for shard in again)
+    return list(found.values()), not (uncovered(listing) or uncovered(again))
+
+
+def find_parents(
+    consumer: Consumer, listing: Sequence[Shard], rows: Sequence[Lease]
+) -> tuple[Sequence[Shard], frozenset[str]]:
+    """The listing, and the shards that wait because nobody can tell yet whether a parent of theirs is gone.
+
+    A shard whose parent is neither listed nor has a row is read from its beginning, as if it had none: that parent has
+    expired. But a listing may lack a closed parent that still has records, and these come before its children's. So it
+    counts as gone once two complete listings lack it, one right after the other. Where there is no row yet, nothing
+    waits: an old stream has many shards whose parents are gone, and that is all that there is.
+    """
+    if not orphans(listing, rows):
+        return listing, frozenset()
+    both, whole = look_again(consumer, listing)
+    if whole or not rows:
+        return both, frozenset()
+    waiting = frozenset(orphans(both, rows))
+    if waiting:
+        consumer.warn(
+            "{} wait for a complete listing: this one lacks their parents and has holes. They are taken once two "
+            "listings in a row are complete.".format(named(sorted(waiting)))
+        )
+    return both, waiting
 
 
 def uncovered(listing: Sequence[Shard]) -> list[HashRange]:
@@ -42,16 +88,13 @@ def uncovered(listing: Sequence[Shard]) -> list[HashRange]:
     return holes(shard.hash_range for shard in listing if not shard.closed and shard.hash_range is not None)
 
 
-def _report(listing: Sequence[Shard], found: Sequence[HashRange]) -> str:
+def _report(listing: Sequence[Shard], found: Sequence[HashRange], advice: str) -> str:
     share = sum(hole.end - hole.start + 1 for hole in found) / (MAX_HASH_KEY + 1)
     text = "In {} listings no open shard covers {:.4%} of the hash keys: {}.".format(LISTINGS, share, named(found))
     torn = childless(listing)
     if torn:
         text += " {} closed, and no child of theirs is listed.".format(named([shard.shard_id for shard in torn]))
-    return text + (
-        " The stream is being resharded, or its listing is incomplete. Nothing is lost: what stands there is read as"
-        " soon as a listing has its shards. If it stays so, look at the stream with 'aws kinesis list-shards'."
-    )
+    return text + " The stream is being resharded, or its listing is incomplete. " + advice
 
 
 def tell_missed(consumer: Consumer, fresh: Sequence[Shard], listing: Sequence[Shard], rows: Sequence[Lease]) -> None:

@@ -7,6 +7,7 @@ from typing import cast
 
 from shardbatch.consumer.attempt import Ended, expect_batch, lost, open_next, wait_for_end
 from shardbatch.consumer.consumer import Consumer
+from shardbatch.consumer.staging_place import require_batch_here
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.owner import Owner
@@ -68,8 +69,10 @@ def look(consumer: Consumer, owner: Owner, batch_id: str) -> Batch:
 def require_files(consumer: Consumer, batch: Batch) -> None:
     """See that the manifest and all files of a committed batch are in staging.
 
+    :raises StagingMoved: if it was frozen in another staging folder.
     :raises SlicesGone: naming the first that is not.
     """
+    require_batch_here(consumer, batch)
     gone = consumer.landing.missing_files(batch.namespace, batch.batch_id)
     if gone:
         raise SlicesGone(

@@ -4,32 +4,33 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shardbatch.consumer.consumer import Consumer
+from shardbatch.consumer.continuity import Continuity
 from shardbatch.consumer.hold import Held
+from shardbatch.consumer.read_end import ReadEnd
 from shardbatch.consumer.turns import Pages
-from shardbatch.core.expiry import born_after, tip_seen
-from shardbatch.core.interval import CLOCKS_APART_MS
+from shardbatch.core import lease as leases
+from shardbatch.core.expiry import Kept, tip_seen
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import Budget
 from shardbatch.core.ports import Page, SliceWriter
 from shardbatch.core.position import SHARD_END
-from shardbatch.core.slice import NOTHING_ODD, Gap, Slice
+from shardbatch.core.slice import NOTHING_ODD, Slice
+from shardbatch.core.waiting import NO_WAITING, Waiting
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 #: Seconds between two lines of progress of one shard.
 PROGRESS_EVERY = 15.0
-#: No stream keeps records for less: a tip that was seen within this time needs no question for the retention.
-LEAST_RETENTION_MS = 3_600_000
 NOTHING_FOUND = (
     "Shard {0}: nothing was read after {1} within the limits, and its tip was not seen ({2} ms behind, it is said). "
-    "The next run begins at the same place. If that goes on, give a run more time (ReadLimits.duration), or pass "
-    "over what has no records: airflow shardbatch reset --shard {0} --to INSTANT."
+    "The next run begins at the same place. If that goes on, give a run more time (ReadLimits.duration): a long "
+    "stretch without records has to be passed in one run."
 )
 
 
@@ -39,7 +40,12 @@ class Stopped(Exception):
 
 @dataclass
 class ShardRead:
-    """What reading one shard needs; ``retention_ms`` is asked once for all shards of a task."""
+    """What reading one shard needs; ``kept`` is asked once for all shards of a task, and so is ``ahead_ms``, by
+    how much the stream's clock is ahead of this machine's.
+
+    ``waited`` is told what the service's limits cost a read that leaves no slice to say so. ``stop`` ends the read, and
+    what it has is dropped; ``hurry`` ends it, and what it has is landed.
+    """
 
     consumer: Consumer
     held: Held
@@ -47,7 +53,10 @@ class ShardRead:
     tip_ms: int
     deadline: float
     stop: threading.Event
-    retention_ms: Callable[[], int | None]
+    kept: Callable[[], Kept]
+    waited: Callable[[Waiting], None] = lambda waiting: None
+    hurry: threading.Event = field(default_factory=threading.Event)
+    ahead_ms: Callable[[], int] = lambda: 0
 
 
 class _Tally:
@@ -62,93 +71,103 @@ class _Tally:
         self.last_arrival_ms: int | None = None
         self.lag: int | None = None
         self.caught_up_ms: int | None = None
-        self.gap: Gap | None = None
+        self.trail = Continuity(read.consumer, lease, read.kept)
         self.oddities = NOTHING_ODD
         self.page: Page | None = None
         self.interval = read.consumer.interval
-        self.interval_over = False
-        self.looked = False
+        self.end = ReadEnd(lease.shard_id, self.budget, self.interval, read.consumer.clock, read.ahead_ms)
+        self.placed_ms: int | None = None
+        self.waiting = NO_WAITING
 
-    def add(self, page: Page, now_ms: int) -> None:
+    def add(self, page: Page) -> None:
         """Count a page."""
         self.page = page
+        self.end.add(page, self.trail.seen_ms, moved=page.next != self.next)
         if page.next != self.next:
             self.last = page.next.sequence_number
         self.next = page.next
         self.oddities += page.oddities
-        self.lag = page.millis_behind_latest
+        self.waiting += page.waiting
+        if page.millis_behind_latest is not None:
+            self.lag = page.millis_behind_latest
         rows = page.records.num_rows
         if rows:
-            arrivals = page.records.column("arrival_time")
-            if self.first_arrival_ms is None:
-                self.first_arrival_ms = arrivals[0].value // 1000
-            self.last_arrival_ms = arrivals[rows - 1].value // 1000
+            known = page.records.column("arrival_time").drop_null()
+            if len(known) and self.first_arrival_ms is None:
+                self.first_arrival_ms = known[0].value // 1000
+            if len(known):
+                self.last_arrival_ms = known[-1].value // 1000
         elif page.millis_behind_latest == 0 and not page.ended:  # beside records it says nothing, see Budget.at_tip
-            self.caught_up_ms = now_ms
-
-    def unseen(self, page: Page, now_ms: int) -> bool:
-        """Whether the first page that tells anything comes long after the last look at a shard of which no record was
-        ever committed: no checkpoint's record can show there that others expired."""
-        if self.looked or not (page.records.num_rows or page.millis_behind_latest is not None):
-            return False
-        self.looked = True
-        seen = self.lease.caught_up_ms
-        return not self.lease.checkpoint.exact and seen is not None and now_ms - seen > LEAST_RETENTION_MS
+            self.caught_up_ms = self.trail.look()
 
     def wanted(self, page: Page) -> pa.RecordBatch:
         """The records of a page that belong to the slice: all, or those that arrived within the interval."""
         records = page.records
         if self.interval is not None and records.num_rows:
-            arrivals = records.column("arrival_time").cast("int64").to_pylist()
-            within = [at for at, micros in enumerate(arrivals) if micros // 1000 in self.interval]
+            within = [at for at, ms in enumerate(self._times(records)) if ms is None or ms in self.interval]
             records = records.take(within) if within else records.slice(0, 0)
         self.budget.records += records.num_rows
         self.budget.bytes += records.column("data").nbytes
         return records
 
-    def done(self, monotonic: float) -> bool:
+    def _times(self, records: pa.RecordBatch) -> Iterator[int | None]:
+        """When each record arrived. One of unknown time counts as that before it, for records stand nearly in the order
+        of their arrival; ``None`` if no time is known up to it: then it is delivered."""
+        for micros in records.column("arrival_time").cast("int64").to_pylist():
+            self.placed_ms = self.placed_ms if micros is None else micros // 1000
+            yield self.placed_ms
+
+    def done(self) -> bool:
         """Whether to stop after this page."""
         page = self.page
-        if page is None or page.ended:
-            return page is not None
-        arrival = self.last_arrival_ms if page.records.num_rows else None
-        if self.interval is not None:
-            passed = arrival is not None and self.interval.passed(arrival)
-            self.interval_over = passed or (page.records.num_rows == 0 and page.millis_behind_latest == 0)
-            return self.interval_over
-        if self.budget.at_tip(page.records.num_rows, arrival, page.millis_behind_latest):
-            return True
-        return self.budget.spent(monotonic) is not None
+        if page is None:
+            return False
+        done = self.end.here(page, self.last_arrival_ms if page.records.num_rows else None)
+        if self.end.seen_ms is not None:
+            self.caught_up_ms = max(self.caught_up_ms or 0, self.end.seen_ms)
+        return done
 
 
 def read_shard(read: ShardRead) -> Pages:
     """Land what follows the checkpoint and store it on the lease; ``None`` when there was nothing new or it was lost.
 
     It stops after every page, where others may have their turn. When another try of this task stored its slice first,
-    that one is the answer.
+    that one is the answer. An error of the source does not throw away what was read before it: that is landed, and the
+    error is left on the lease in hand (``Held.cut``). An interval's slice that was cut short is read on.
 
     :raises Stopped: when the task was told to stop.
-    :raises SourceError: when the shard cannot be read.
+    :raises Exception: whatever the source raises before anything was read.
     """
-    lease = read.held.row
+    row = read.held.row
+    lease, begun = (row, None) if row.pending is None else (leases.beyond(row), row.pending)
     writer = read.consumer.landing.slice(lease.namespace, lease.shard_id, lease.checkpoint)
     tally = _Tally(lease, read)
     try:
         yield from _pages(read, tally, writer)
+        tally.end.require_answer()
+        if tally.end.cut is not None and tally.next == lease.checkpoint and tally.trail.gaps == lease.skipped:
+            raise tally.end.cut
     except BaseException:
+        read.waited(tally.waiting)
         writer.abandon()
         raise
+    if tally.waiting:
+        read.consumer.say("Shard {}: {} records, {}.".format(lease.shard_id, tally.budget.records, tally.waiting))
     if read.held.lost:
         writer.abandon()
         return None
     landed = _slice(tally, writer)
     _tell_oddities(read, landed)
+    read.held.cut = tally.end.cut
     if landed.empty:
+        read.waited(tally.waiting)
         writer.abandon()
+        if read.hurry.is_set():
+            return None  # the lease stays this task's, whose retry reads on
         if tally.caught_up_ms is None:
             read.consumer.warn(NOTHING_FOUND.format(lease.shard_id, lease.checkpoint, tally.lag))
         read.held.give_back(tally.caught_up_ms)
-    elif not read.held.land(landed) and _unnamed(read.held, landed):
+    elif not read.held.land(landed, begun) and _unnamed(read.held, landed, begun):
         writer.abandon()
     return None if read.held.lost else read.held.row.pending
 
@@ -160,88 +179,72 @@ def _tell_oddities(read: ShardRead, landed: Slice) -> None:
         (odd.foreign, "belong to another shard by their hash key; they were delivered"),
         (odd.broken, "look like aggregates and cannot be taken apart; they were delivered as they are"),
         (odd.dropped, "are in aggregates that hold some of another shard; these were DROPPED, as the stream says"),
+        (
+            odd.below,
+            "came that stand before the place that was asked for; they were left out. If they were never read, the "
+            "server brings records late: 'airflow shardbatch reset --shard {} --to TRIM_HORIZON' reads all again that "
+            "it still holds",
+        ),
     ):
         if count:
-            read.consumer.warn("Shard {}: {} records {}.".format(landed.shard_id, count, what))
+            read.consumer.warn("Shard {}: {} records {}.".format(landed.shard_id, count, what.format(landed.shard_id)))
 
 
-def _unnamed(held: Held, landed: Slice) -> bool:
+def _unnamed(held: Held, landed: Slice, begun: Slice | None) -> bool:
     """Whether no row can name these files: an answer that was lost may hide that the slice was stored, and others may
     have taken, frozen or committed it since."""
     stored = held.row.pending
-    same = stored is not None and stored.files == landed.files  # its gap may have been accepted since
-    return not held.gone and held.row.checkpoint == landed.after and not same
+    same = stored is not None and set(landed.files) <= set(stored.files)  # it may have been read on since
+    return not held.gone and held.row.checkpoint == (begun or landed).after and not same
 
 
 def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[None, bool | None, None]:
     clock = read.consumer.clock
     shown = clock.monotonic()
-    pages = read.consumer.source.read(tally.lease.shard_id, tally.lease.checkpoint)
-    for page in pages:
+    pages = tally.trail.pages()
+    while True:
+        try:
+            page = next(pages, None)
+        except Exception as error:  # noqa: BLE001 - whatever it is, what came before it is whole
+            tally.end.cut = error
+            return
+        if page is None:
+            return
         if read.stop.is_set():
             raise Stopped
         if read.held.lost:
             return
-        tally.add(page, read.consumer.now_ms())
+        tally.add(page)
         read.held.children = page.children
-        if page.gone or page.checkpoint_gone or tally.unseen(page, read.consumer.now_ms()):
-            tally.gap = _gap(read, tally, page)
         wanted = tally.wanted(page)
         if wanted.num_rows:
             writer.write(wanted)
         if clock.monotonic() - shown > PROGRESS_EVERY:
             shown = clock.monotonic()
             read.consumer.say(
-                "Shard {}: {} records so far, {} ms behind.".format(
-                    tally.lease.shard_id, tally.budget.records, tally.lag
+                "Shard {}: {} records so far, {} ms behind{}.".format(
+                    tally.lease.shard_id,
+                    tally.budget.records,
+                    tally.lag,
+                    "; {}".format(tally.waiting) if tally.waiting else "",
                 )
             )
-        if tally.done(clock.monotonic()):
+        if tally.done() or read.hurry.is_set():
             return
         if (yield):
             writer.rest()
             yield
-        if read.deadline <= clock.monotonic():
+        if tally.end.late():
             return  # it went by while others had their turn
-
-
-def _gap(read: ShardRead, tally: _Tally, page: Page) -> Gap | None:
-    """What was lost, if anything: nothing, if the shard's tip was seen within the retention."""
-    lease, seen = tally.lease, _last_seen(read, tally.lease)
-    if not page.gone and seen is not None and _kept(read, read.consumer.now_ms() - seen):
-        return None
-    first = page.records.column("sequence_number")[0].as_py() if page.records.num_rows else None
-    reason = (
-        "the shard left the stream before its end was read" if page.gone else "records expired before they were read"
-    )
-    began = (seen or None) if lease.checkpoint_arrival_ms is None else lease.checkpoint_arrival_ms
-    gap = Gap(lease.checkpoint, first, began, tally.first_arrival_ms, reason)
-    read.consumer.warn(
-        "GAP in shard {} after {}: {}; first available is {}.".format(lease.shard_id, gap.after, reason, first)
-    )
-    return gap
-
-
-def _last_seen(read: ShardRead, lease: Lease) -> int | None:
-    """When nothing of it was unread, as far as is known: the last look at its tip, or what was read of its parents."""
-    born = None if lease.checkpoint.exact else born_after(lease, read.consumer.lease)
-    known = [ms for ms in (lease.caught_up_ms, born.ms if born else None) if ms is not None]
-    return max(known, default=None)
-
-
-def _kept(read: ShardRead, age_ms: int) -> bool:
-    if age_ms < LEAST_RETENTION_MS:
-        return True
-    retention = read.retention_ms()  # and another worker's clock may have told when the tip was seen
-    return retention is not None and age_ms + CLOCKS_APART_MS < retention
 
 
 def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
     page = tally.page
-    ended = page is not None and (page.ended or tally.interval_over)
+    ended = page is not None and (page.ended or tally.end.interval_over)
     files = writer.finish() if tally.budget.records else ()
     least, greatest = writer.arrivals_ms or (None, None)
-    looked = tip_seen(tally.lease) if ended else None  # no later look will tell: it bounds the age of the children
+    # Of a shard that ended no later look will tell: this one bounds the age of its children.
+    looked = tip_seen(tally.lease, tally.trail.now_ms) if ended else None
     return Slice(
         shard_id=tally.lease.shard_id,
         after=tally.lease.checkpoint,
@@ -256,8 +259,9 @@ def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
         millis_behind_latest=tally.lag,
         caught_up_ms=looked if tally.caught_up_ms is None else tally.caught_up_ms,
         children=tuple(child.shard_id for child in page.children) if page is not None else (),
-        gap=tally.gap,
+        gaps=tally.trail.gaps,
         oddities=tally.oddities,
         min_arrival_ms=least,
         max_arrival_ms=greatest,
+        waiting=tally.waiting,
     )

@@ -100,8 +100,7 @@ def waiting_ms(consumer: Consumer, held: Sequence[Lease]) -> int | None:
         pages = consumer.source.read(lease.shard_id, lease.checkpoint)
         for page in islice(pages, PEEKED_PAGES):
             if page.records.num_rows:
-                arrival = page.records.column("arrival_time")[0].value
-                oldest.append(arrival // 1000)
+                oldest += [time.value // 1000 for time in page.records.column("arrival_time").drop_null()[:1]]
             if page.records.num_rows or page.ended or page.millis_behind_latest == 0:
                 break
     return consumer.now_ms() - min(oldest) if oldest else None

@@ -52,6 +52,7 @@ class Batch(Row):
     (``from_ms`` included, ``to_ms`` not) and the ``number`` of its decision among those of the interval.
     ``unparked`` is the attempt that was the latest when a person last resumed the batch; ``set_aside`` is ``kept`` or
     ``dropped`` while it is decided without output.
+    ``waited_ms``, ``refused`` and ``resubscribed`` are what the service's limits cost the reads (core/waiting.py).
     ``sink`` is ``starts`` or ``own``; ``attempt_ref`` names the recorded applications of one attempt, one for each
     task, the one that showed life last first: ``attempt:id task; id task``.
     """
@@ -88,6 +89,9 @@ class Batch(Row):
     from_ms: int | None = None
     to_ms: int | None = None
     number: int = 0
+    waited_ms: int = 0
+    refused: int = 0
+    resubscribed: int = 0
 
     @property
     def interval(self) -> tuple[int, int] | None:
@@ -155,6 +159,9 @@ class Batch(Row):
             "from_ms": self.from_ms,
             "to_ms": self.to_ms,
             "number": self.number,
+            "waited_ms": self.waited_ms,
+            "refused": self.refused,
+            "resubscribed": self.resubscribed,
         }
 
     @classmethod
@@ -195,6 +202,9 @@ class Batch(Row):
             from_ms=int_or_none(get("from_ms")),
             to_ms=int_or_none(get("to_ms")),
             number=int(get("number") or 0),
+            waited_ms=int(get("waited_ms") or 0),
+            refused=int(get("refused") or 0),
+            resubscribed=int(get("resubscribed") or 0),
         )
 
     def _next(self, **changes: Any) -> Batch:

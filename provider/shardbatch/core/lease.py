@@ -15,7 +15,8 @@ from typing import Any
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, acceptable, after, lowest
 from shardbatch.core.rows import SHARD_LEASE, Columns, Key, Namespace, Row, int_or_none, text_or_none
 from shardbatch.core.shard import HashRange, Shard
-from shardbatch.core.slice import Slice
+from shardbatch.core.skipped import left_of
+from shardbatch.core.slice import Gap, Slice, gaps_of_text, gaps_to_text
 from shardbatch.errors import ProtocolError
 
 #: How the column of a shard without parents reads, which most are: it need not be parsed.
@@ -34,6 +35,8 @@ class Lease(Row):
     ``caught_up_ms`` is when a read that was committed, or found nothing, last stood at the shard's tip; before that,
     when the row was added, or 0 (:data:`NEVER_MS`). ``note`` says what a person last did to it, when and why.
     ``begins`` is the lowest position that its reading ever began at; ``None`` on rows of version 1, where nobody knows.
+    ``skipped`` is what a person passed over since the last batch; the next slice carries it as its first gaps.
+    ``staging`` is the folder in which the pending slice stands, ``None`` if nobody knows.
     """
 
     namespace: Namespace
@@ -54,6 +57,8 @@ class Lease(Row):
     updated_at_ms: int = 0
     note: str | None = None
     begins: Position | None = None
+    skipped: tuple[Gap, ...] = ()
+    staging: str | None = None
 
     @property
     def key(self) -> Key:
@@ -72,8 +77,8 @@ class Lease(Row):
 
     @property
     def waits_for_gap(self) -> bool:
-        """Whether its pending slice begins with a gap that nobody has accepted."""
-        return self.pending is not None and self.pending.gap is not None and self.pending.gap.accepted is None
+        """Whether its pending slice has a gap that nobody has accepted."""
+        return self.pending is not None and any(gap.accepted is None for gap in self.pending.gaps)
 
     def columns(self) -> Columns:
         """All columns but the key's."""
@@ -93,6 +98,8 @@ class Lease(Row):
             "updated_at_ms": self.updated_at_ms,
             "note": self.note,
             "begins": str(self.begins) if self.begins else None,
+            "skipped": gaps_to_text(self.skipped),
+            "staging": self.staging,
         }
 
     @classmethod
@@ -119,6 +126,8 @@ class Lease(Row):
             updated_at_ms=int(get("updated_at_ms") or 0),
             note=text_or_none(get("note")),
             begins=Position.parse(columns["begins"]) if get("begins") else None,
+            skipped=gaps_of_text(get("skipped")),
+            staging=text_or_none(get("staging")),
         )
 
     def _next(self, now_ms: int, **changes: Any) -> Lease:
@@ -189,8 +198,8 @@ def renew(lease: Lease, owner: str, now_ms: int) -> Lease:
     return lease._next(now_ms)
 
 
-def land(lease: Lease, owner: str, landed: Slice, now_ms: int) -> Lease:
-    """L3: the slice that this owner read after the checkpoint."""
+def land(lease: Lease, owner: str, landed: Slice, now_ms: int, staging: str | None = None) -> Lease:
+    """L3: the slice that this owner read after the checkpoint, and the folder in which its files stand."""
     _require(lease.lease_owner == owner and lease.batch_id is None, lease, "only its owner lands on it, unstamped")
     _require(lease.pending is None, lease, "a slice is pending already")
     _require(landed.after == lease.checkpoint and landed.shard_id == lease.shard_id, lease, "the slice does not fit")
@@ -199,7 +208,32 @@ def land(lease: Lease, owner: str, landed: Slice, now_ms: int) -> Lease:
         delivered = after(landed.last, landed.until.sub_sequence_number)
     fits = acceptable(lease.checkpoint, landed.until, delivered, ended=landed.ended)
     _require(fits, lease, "the slice ends where it may not")
-    return lease._next(now_ms, pending=landed, millis_behind_latest=landed.millis_behind_latest)
+    return lease._next(now_ms, pending=landed, millis_behind_latest=landed.millis_behind_latest, staging=staging)
+
+
+def beyond(lease: Lease) -> Lease:
+    """The lease as a read sees it that goes on behind the pending slice."""
+    pending = lease.pending
+    assert pending is not None
+    arrived = lease.checkpoint_arrival_ms if pending.last_arrival_ms is None else pending.last_arrival_ms
+    return replace(
+        lease,
+        checkpoint=pending.until,
+        pending=None,
+        checkpoint_arrival_ms=arrived,
+        caught_up_ms=pending.caught_up_ms,
+        skipped=(),
+    )
+
+
+def extend(lease: Lease, owner: str, begun: Slice, more: Slice, now_ms: int) -> Lease:
+    """L9: what this owner read behind its pending slice, which had been cut short of the interval's end."""
+    held = lease.lease_owner == owner and lease.batch_id is None
+    _require(held and bool(lease.scope), lease, "only its owner goes on with an interval's slice, unstamped")
+    _require(lease.pending == begun and not begun.ended, lease, "it is another slice, or one that has ended")
+    _require(more.after == begun.until and more.shard_id == begun.shard_id, lease, "what follows does not fit")
+    fresh = replace(lease, pending=None)
+    return land(fresh, owner, begun.followed_by(more), now_ms, lease.staging)
 
 
 def stamp(lease: Lease, owner: str, batch_id: str, now_ms: int) -> Lease:
@@ -221,10 +255,12 @@ def roll_forward(lease: Lease, batch_id: str, now_ms: int) -> Lease:
         checkpoint=pending.until,
         completed=lease.completed or pending.ended,
         pending=None,
+        staging=None,
         batch_id=None,
         lease_owner=None,
         read_group=None,
         checkpoint_arrival_ms=lease.checkpoint_arrival_ms if arrival is None else arrival,
+        skipped=tuple(gap for gap in lease.skipped if gap not in pending.gaps),
         caught_up_ms=lease.caught_up_ms if stands and pending.caught_up_ms is None else pending.caught_up_ms,
     )
 
@@ -244,13 +280,12 @@ def release(lease: Lease, now_ms: int, caught_up_ms: int | None = None, note: st
 
 
 def accept_gap(lease: Lease, note: str, now_ms: int) -> Lease:
-    """The gap before its pending slice is accepted by a person: freeze leaves the slice out no longer. Nothing else of
+    """The gaps of its pending slice are accepted by a person: freeze leaves the slice out no longer. Nothing else of
     the slice changes, nor does its owner."""
     _require(lease.landed and lease.waits_for_gap, lease, "no gap waits on it")
     assert lease.pending is not None
-    assert lease.pending.gap is not None
-    accepted = replace(lease.pending, gap=replace(lease.pending.gap, accepted=note))
-    return lease._next(now_ms, pending=accepted, note=note)
+    gaps = tuple(gap if gap.accepted else replace(gap, accepted=note) for gap in lease.pending.gaps)
+    return lease._next(now_ms, pending=replace(lease.pending, gaps=gaps), note=note)
 
 
 def seize(lease: Lease, holder: str, void: str | None, now_ms: int) -> Lease:
@@ -262,10 +297,22 @@ def seize(lease: Lease, holder: str, void: str | None, now_ms: int) -> Lease:
     return lease._next(now_ms, lease_owner=holder, read_group=None, batch_id=None)
 
 
-def rewind(lease: Lease, holder: str, target: Position, rewound: str, note: str, now_ms: int) -> Lease:
+def rewind(
+    lease: Lease,
+    holder: str,
+    target: Position,
+    rewound: str,
+    note: str,
+    now_ms: int,
+    *,
+    unread_ms: int | None = None,
+    passed: Gap | None = None,
+) -> Lease:
     """L8: to a position, by the reset that holds it; a pending slice is dropped, and what was seen of it forgotten.
 
-    It stays taken, as ``rewound``, until all of its lineage are rewritten.
+    It stays taken, as ``rewound``, until all of its lineage are rewritten. ``passed`` is what lies between and is never
+    read, ``unread_ms`` since when unread records may have come (default: now): if they have expired, that shows when
+    the shard is read.
     """
     _require(lease.batch_id is None and lease.lease_owner == holder, lease, "only what the reset holds is reset")
     return lease._next(
@@ -274,12 +321,14 @@ def rewind(lease: Lease, holder: str, target: Position, rewound: str, note: str,
         begins=None if lease.begins is None else lowest(lease.begins, target),
         completed=False,
         pending=None,
+        staging=None,
         lease_owner=rewound,
         read_group=None,
         checkpoint_arrival_ms=None,
         millis_behind_latest=None,
-        caught_up_ms=None if target.exact else now_ms,  # as of a new row: what expires unread from now on must show
+        caught_up_ms=None if target.exact else now_ms if unread_ms is None else unread_ms,
         note=note,
+        skipped=(*left_of(lease.skipped, target), *([passed] if passed else [])),
     )
 
 

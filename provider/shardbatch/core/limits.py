@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
@@ -10,6 +11,17 @@ from shardbatch.errors import ConfigurationError
 
 #: The types of limits for which a wrong one is likely.
 KINDS = {"duration": timedelta, "run_duration": timedelta, "concurrency": int}
+
+
+#: Of the time after which Airflow ends a task or its run, a read keeps this part to land what it has, and at least so
+#: many seconds: the last answer has to come, and files have to be completed and stored.
+LANDING_PART = 0.1
+LEAST_LANDING = timedelta(seconds=30)
+
+
+def time_to_read(limit: timedelta) -> timedelta:
+    """How much of the time after which Airflow ends a task or its run may be spent on reading; zero or less: none."""
+    return limit - max(limit * LANDING_PART, LEAST_LANDING)
 
 
 @dataclass(frozen=True)
@@ -28,6 +40,9 @@ class ReadLimits:
         commit need, it keeps a late run from delaying the next one. A task that begins later reads one answer of each
         shard, so that runs that are always late get on too where that has records. It goes by the clocks of Airflow's
         scheduler and worker.
+    Limits of Airflow's own that are shorter count too: a read ends in time before the task's ``execution_timeout`` and
+    the DAG's ``dagrun_timeout``, and lands what it has.
+
     :raises ConfigurationError: for a limit of zero or less, or of another type.
     """
 
@@ -82,6 +97,11 @@ class Budget:
         if self.limits.bytes is not None and self.bytes >= self.limits.bytes:
             return "bytes"
         return None
+
+    @property
+    def full(self) -> bool:
+        """Whether the records or the bytes are used up."""
+        return self.spent(-math.inf) is not None
 
     def at_tip(self, records: int, last_arrival_ms: int | None, millis_behind_latest: int | None) -> bool:
         """Whether a page shows that all is read that the stream held when the run began.

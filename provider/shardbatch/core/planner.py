@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from typing import Callable
@@ -33,12 +33,14 @@ class Plan:
     waiting: tuple[Lease, ...]
 
 
-def unknown_shards(listing: Sequence[Shard], leases: Iterable[Lease]) -> list[list[Shard]]:
+def unknown_shards(
+    listing: Sequence[Shard], leases: Iterable[Lease], waiting_for_parents: Collection[str] = ()
+) -> list[list[Shard]]:
     """The listed shards that need a row, generation by generation, children before their parents.
 
     In this order a claim that dies half-way leaves no child without a row whose parent has one, so the next claim can
     still tell a child that was there at the first claim from one that a reshard made later. A shard whose parent is
-    open in the same listing is left for the next listing (K-10).
+    open in the same listing is left for the next listing (K-10), and so are those that wait for their parents.
     """
     have = {lease.shard_id for lease in leases}
     fresh = [shard for shard in listing if shard.shard_id not in have]
@@ -48,9 +50,18 @@ def unknown_shards(listing: Sequence[Shard], leases: Iterable[Lease]) -> list[li
     depth = generations({shard.shard_id: shard.parent_shard_ids for shard in listing})
     found: dict[int, list[Shard]] = {}
     for shard in sorted(fresh, key=lambda shard: shard.shard_id):
-        if shard.shard_id not in racing:
+        if shard.shard_id not in racing and shard.shard_id not in waiting_for_parents:
             found.setdefault(depth[shard.shard_id], []).append(shard)
     return [found[generation] for generation in sorted(found, reverse=True)]
+
+
+def orphans(listing: Sequence[Shard], leases: Iterable[Lease]) -> list[str]:
+    """The shards of which nothing was read yet and of which a parent is neither listed nor has a row."""
+    rows = {lease.shard_id: lease for lease in leases}
+    known = rows.keys() | {shard.shard_id for shard in listing}
+    fresh: list[Shard | Lease] = [shard for shard in listing if shard.shard_id not in rows]
+    fresh += [row for row in rows.values() if not (row.completed or row.checkpoint.exact or row.pending)]
+    return [shard.shard_id for shard in fresh if any(parent not in known for parent in shard.parent_shard_ids)]
 
 
 def known_parents(lease: Lease, listed: set[str], rows: Mapping[str, Lease]) -> list[str]:
@@ -63,6 +74,7 @@ def plan(
     listed: set[str],
     may_take: Callable[[Lease], bool],
     owner: str,
+    waiting_for_parents: Collection[str] = (),
 ) -> Plan:
     """Sort the open, unstamped leases into those that this owner may take now and those that wait (KV-4).
 
@@ -70,6 +82,8 @@ def plan(
     backlog that it may have: what was last seen of it, and the time since then. So every shard comes again after its
     turn, also where ``max_shards`` takes a few only: no rank lets one that gets nowhere, as it cannot be read or its
     gap waits for a person, keep the others out for ever. What is landed is read, and has no backlog.
+
+    :param waiting_for_parents: shards of which nobody knows yet whether a parent is gone.
     """
     rows = {lease.shard_id: lease for lease in leases}
     takeable: list[Lease] = []
@@ -81,7 +95,10 @@ def plan(
         parents = known_parents(lease, listed, rows)
         if lease.batch_id is not None:
             held.append(lease)
-        elif not all(parent in rows and rows[parent].completed for parent in parents) and lease.lease_owner != owner:
+        elif lease.lease_owner != owner and (
+            lease.shard_id in waiting_for_parents
+            or not all(parent in rows and rows[parent].completed for parent in parents)
+        ):
             waiting.append(lease)
         elif may_take(lease):
             takeable.append(lease)

@@ -16,6 +16,7 @@ from shardbatch.core.rows import Key, Namespace, Row, Table
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import NOTHING_ODD, LandedFile, Oddities
 from shardbatch.core.start import Begun, EndRecord, Left, Start
+from shardbatch.core.waiting import NO_WAITING, Waiting
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,7 +115,9 @@ class Page:
     source has some. ``next`` is the position after the page: unchanged by an empty one, unless records were dropped;
     those and others are counted in ``oddities``. ``children`` are named at the end only.
     ``checkpoint_gone`` says, on the first page that shows it, that the record at the position read from is no longer
-    in the stream: what followed it may have expired too. ``requests`` counts the calls that the page cost.
+    in the stream: what followed it may have expired too. It may also come in mid-read, of the position read up to then.
+    ``requests`` counts the calls that the page cost, ``waiting`` what the service's limits did. ``arrival_time`` is
+    null where the source does not tell it.
     """
 
     records: pa.RecordBatch
@@ -125,6 +128,7 @@ class Page:
     gone: bool = False
     checkpoint_gone: bool = False
     requests: int = 1
+    waiting: Waiting = NO_WAITING
     oddities: Oddities = NOTHING_ODD
 
 
@@ -264,6 +268,10 @@ class Landing(Protocol):
 
     def read_manifest(self, namespace: Namespace, batch_id: str) -> bytes:
         """Read a batch's manifest."""
+        ...
+
+    def manifest_uri(self, namespace: Namespace, batch_id: str) -> str:
+        """Where a batch's manifest stands, if it was frozen in this staging area."""
         ...
 
     def note_attempt(self, namespace: Namespace, batch_id: str, attempt: int) -> None:

@@ -4,7 +4,7 @@
 A backend knows tables, keys and columns only. Within a major version columns are only added; a column that a reader
 does not know is passed over and left as it is, one that a row lacks takes its default. What is new stands in a column
 of its own, never inside the JSON of another: an earlier version writes that anew without what it does not know. (Of a
-slice, what an earlier version drops that way are counts: its oddities.)
+slice, what an earlier version drops that way are counts: its oddities, its waiting.)
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ SHARD_LEASE = Table(
     _columns(
         "lease_owner:text lease_count:int checkpoint:text completed:bool parent_shard_ids:text hash_range:text "
         "batch_id:text read_group:text pending:text checkpoint_arrival_ms:int millis_behind_latest:int "
-        "caught_up_ms:int updated_at_ms:int note:text begins:text"
+        "caught_up_ms:int updated_at_ms:int note:text begins:text skipped:text staging:text"
     ),
 )
 BATCH = Table(
@@ -115,7 +115,8 @@ BATCH = Table(
         "owner:text row_count:int state:text attempt:int attempt_ref:text attempt_seen_ms:int attempt_closed:int "
         "sink:text start:text decided:int manifest_uri:text manifest_digest:text records:int bytes:int gaps:int "
         "created_at_ms:int committed_at_ms:int note:text unparked:int set_aside:text dropped:int "
-        "roots:text min_arrival_ms:int max_arrival_ms:int shared:bool joins:bool from_ms:int to_ms:int number:int"
+        "roots:text min_arrival_ms:int max_arrival_ms:int shared:bool joins:bool from_ms:int to_ms:int number:int "
+        "waited_ms:int refused:int resubscribed:int"
     ),
 )
 APPLICATION = Table(
@@ -124,7 +125,7 @@ APPLICATION = Table(
     "row_count",
     _columns(
         "stream_id:text start_position:text schema_version:int deployments:text claimed_by:text last_action:text "
-        "retention_ms:int importing:text shown_intervals:text row_count:int"
+        "retention_ms:int gone_before_ms:int longest_retention_ms:int importing:text shown_intervals:text row_count:int"
     ),
 )
 INTERVAL = Table("interval_output", ("scope", "span"), "row_count", _columns("number:int roots:text row_count:int"))

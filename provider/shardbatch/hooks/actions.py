@@ -10,9 +10,9 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from shardbatch.core.rows import Namespace
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.liveness import liveness
+from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.settings import chosen_leases, default_staging, deployment_id
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
@@ -65,7 +65,6 @@ class Actions:
         self,
         verb: str,
         context: Mapping[str, Any],
-        render: Callable[[str], str],
         say: Callable[..., None],
         *,
         reason: str,
@@ -79,11 +78,11 @@ class Actions:
         path, needs = VERBS[verb]
         module, _, name = path.rpartition(".")
         call: Callable[..., Sequence[Done]] = getattr(import_module(f"shardbatch.consumer.{module}"), name)
-        leases, staging = self.store_of().rendered(render), self.staging or default_staging()
+        leases, staging = self.store_of(), self.staging or default_staging()
         if "liveness" in needs:
             chosen["liveness"] = cache(liveness(deployment_id(leases)))  # many leases have the same owner
         if "landing" in needs:
-            chosen["landing"] = None if staging is None else staging.rendered(render).open()
+            chosen["landing"] = None if staging is None else staging.open()
         if "place" in needs:
             from shardbatch.landing.location import place
 
@@ -92,7 +91,7 @@ class Actions:
             from shardbatch.consumer.reset import target_of
 
             chosen["to"] = target_of(chosen["to"])
-        namespace = Namespace(render(self.app_name), self.stream.rendered(render).stream_name)
+        namespace = namespace_of(self.app_name, self.stream.stream_name)
         store = replace(leases, create=False).open()
         try:
             store.prepare()

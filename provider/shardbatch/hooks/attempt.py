@@ -157,7 +157,8 @@ class Heartbeat:
             raise self._lost
 
     def _run(self) -> None:
-        due = self._attempt.monotonic() + self._every
+        heard = self._attempt.monotonic()
+        due = heard + self._every
         while not self._left.wait(min(LOOK_S, self._every)):
             known = self._known()
             if known == self._written and self._attempt.monotonic() < due:
@@ -165,13 +166,19 @@ class Heartbeat:
             due = self._attempt.monotonic() + self._every
             try:
                 self._attempt.beat(known)
-                self._written = known
+                self._written, heard = known, self._attempt.monotonic()
             except (LeaseLost, BatchParked) as error:
                 self._lost = error
                 self._stop_until_left()
                 return
             except Exception as error:  # noqa: BLE001 - a thread that ended here would leave the batch without life
-                log.warning("A heartbeat of batch %s was not written: %s", self._attempt.batch_id, _told(error))
+                log.warning(
+                    "A heartbeat of batch %s was not written: %s There has been none for %d s; after attempt_grace "
+                    "others may take its application for dead. It goes on, and its commit is refused if they do.",
+                    self._attempt.batch_id,
+                    _told(error),
+                    self._attempt.monotonic() - heard,
+                )
 
     def _known(self) -> str | None:
         try:

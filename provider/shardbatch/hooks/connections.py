@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from shardbatch.errors import ConfigurationError
+from shardbatch.errors import ConfigurationError, ConnectionUnknown
+from shardbatch.hooks.sql_fields import driver_fields
+from shardbatch.masking import shown
 
 if TYPE_CHECKING:
     from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
@@ -23,37 +26,60 @@ DATABASES = {
 }
 _DRIVER_WORDS = {"MySQLdb": "mysqldb", "sqlite3": "pysqlite"}
 
-_MYSQL_FIELDS = ("charset", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket", "connect_timeout")
-#: Fields of a connection's extra that are the driver's business; the others are Airflow's.
-_DRIVER_FIELDS = {
-    "postgresql": (
-        *("sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "connect_timeout", "application_name", "options"),
-        *("keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count"),
-        *("target_session_attrs", "channel_binding"),
-    ),
-    "mysql": _MYSQL_FIELDS,
-    "mariadb": _MYSQL_FIELDS,
-    "sqlite": (),
-}
+
+def require_id(what: str, conn_id: str | None) -> None:
+    """See that a text is the id of a connection and no URL, which may hold a password and is not repeated.
+
+    :raises ConfigurationError: if it is a URL.
+    """
+    if conn_id is not None and "{{" not in conn_id and ("://" in conn_id or {"@", "?", "="} & {*conn_id}):
+        raise ConfigurationError(
+            f"{what} is a URL and no connection's id.",
+            remedy="Make an Airflow connection of it and give the connection's id.",
+        )
+
+
+#: What AWS says of a role that cannot be assumed however often it is tried.
+ROLE_REFUSED = frozenset(
+    {
+        *("AccessDenied", "AccessDeniedException", "MalformedPolicyDocument", "MissingAuthenticationToken"),
+        *("PackedPolicyTooLarge", "RegionDisabledException", "ValidationError"),
+    }
+)
+#: Seconds that a call of AWS waits for a connection, and for the next byte of its answer, if the connection's extra
+#: says nothing else in ``config_kwargs`` (``connect_timeout``, ``read_timeout``). A subscription is not silent for
+#: longer than 5 seconds, and no answer takes longer to begin.
+TIMEOUTS = {"connect_timeout": 10, "read_timeout": 30}
 
 
 def connection(conn_id: str) -> Connection:
     """The connection with this id.
 
-    :raises ConfigurationError: if there is none.
+    :raises ConnectionUnknown: if Airflow does not know it. Airflow says so, too, while a secrets backend is away.
+    :raises ConfigurationError: if the worker may not read it, or for a URL.
     """
     from airflow.sdk import BaseHook
     from airflow.sdk.exceptions import AirflowNotFoundException
 
+    require_id("What was given as a connection", conn_id)
     try:
         return BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
         name = conn_id.upper()
-        raise ConfigurationError(
-            f"There is no Airflow connection {conn_id!r}.",
+        raise ConnectionUnknown(
+            f"There is no Airflow connection {conn_id!r}, or what keeps connections did not answer.",
             remedy=f"Add it under Admin, Connections, or as the environment variable AIRFLOW_CONN_{name}; for AWS, "
-            "aws_conn_id=None uses the worker's own credentials.",
+            f"aws_conn_id=None uses the worker's own credentials. {ConnectionUnknown.remedy}",
         ) from error
+    except PermissionError as error:
+        raise ConfigurationError(
+            f"This worker may not read the Airflow connection {conn_id!r}: {error}.",
+            remedy="Allow it, or name another connection.",
+        ) from shown(error)
+    except Exception as error:  # noqa: BLE001 - whatever a secrets backend raises
+        raise ConnectionUnknown(
+            f"The Airflow connection {conn_id!r} could not be read ({type(error).__name__}: {error})."
+        ) from shown(error)
 
 
 def aws_hook(service: str, conn_id: str | None, region_name: str | None) -> AwsBaseHook[Any]:
@@ -68,14 +94,17 @@ def aws_hook(service: str, conn_id: str | None, region_name: str | None) -> AwsB
             f"AWS needs the Python package {error.name!r}, which is not installed.",
             remedy="Install airflow-provider-shardbatch[aws] on every worker.",
         ) from error
-    if conn_id is not None:
-        found = connection(conn_id)
-        if found.conn_type not in ("aws", None, ""):
-            raise ConfigurationError(
-                f"The connection {conn_id!r} is of type {found.conn_type!r}, not aws.",
-                remedy="Name a connection of type Amazon Web Services.",
-            )
-    return AwsBaseHook(aws_conn_id=conn_id, client_type=service, region_name=region_name)
+    found = None if conn_id is None else connection(conn_id)
+    if found is not None and found.conn_type not in ("aws", None, ""):
+        raise ConfigurationError(
+            f"The connection {conn_id!r} is of type {found.conn_type!r}, not aws.",
+            remedy="Name a connection of type Amazon Web Services.",
+        )
+    hook = AwsBaseHook(aws_conn_id=conn_id, client_type=service, region_name=region_name)
+    if found is not None:
+        # The hook would look it up again, and go on with the worker's own credentials if it is not found just then.
+        hook.get_connection = lambda _: found  # type: ignore[method-assign]
+    return hook
 
 
 def aws_session(hook: AwsBaseHook[Any], region_name: str | None) -> Any:
@@ -88,8 +117,8 @@ def aws_session(hook: AwsBaseHook[Any], region_name: str | None) -> Any:
     try:
         return hook.get_session(region_name=region_name)
     except ClientError as error:
-        if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
-            raise
+        if error.response.get("Error", {}).get("Code") not in ROLE_REFUSED:
+            raise  # it may pass: rates, a clock, credentials that are being renewed, the service itself
         raise ConfigurationError(
             f"The connection {hook.aws_conn_id!r} cannot assume its role: {error}.",
             remedy="Correct role_arn and the credentials in the connection, or the trust policy of the role.",
@@ -97,7 +126,8 @@ def aws_session(hook: AwsBaseHook[Any], region_name: str | None) -> Any:
 
 
 def aws_client(service: str, conn_id: str | None, region_name: str | None, **config: Any) -> Any:
-    """A boto3 client; ``config`` (botocore's ``Config``) wins over the connection's own.
+    """A boto3 client; ``config`` (botocore's ``Config``) wins over the connection's own, which wins over
+    :data:`TIMEOUTS`.
 
     :raises ConfigurationError: if the connection, the provider or the region is missing, or its role is not allowed.
     """
@@ -110,7 +140,7 @@ def aws_client(service: str, conn_id: str | None, region_name: str | None, **con
         return aws_session(hook, region_name).client(
             service_name=service,
             endpoint_url=hook.conn_config.get_service_endpoint_url(service),
-            config=hook.config.merge(Config(**config)),
+            config=Config(**TIMEOUTS).merge(hook.config).merge(Config(**config)),
             verify=hook.verify,
         )
     except NoRegionError as error:
@@ -120,10 +150,19 @@ def aws_client(service: str, conn_id: str | None, region_name: str | None, **con
         ) from error
 
 
-def sql_url(conn_id: str) -> URL:
-    """The SQLAlchemy URL of a connection of a SQL type. Its text hides the password.
+@dataclass(frozen=True)
+class SQLTarget:
+    """A SQLAlchemy URL, whose text hides the password, and what else the driver is told; that is never shown."""
 
-    :raises ConfigurationError: if the connection or a driver is missing, or the type is no SQL database of ours.
+    url: URL
+    arguments: dict[str, Any] = field(repr=False)
+
+
+def sql_target(conn_id: str) -> SQLTarget:
+    """The database of a connection of a SQL type.
+
+    :raises ConfigurationError: if the connection or a driver is missing, the type is no SQL database of ours, or its
+        extra has a field for encryption or sign-in that cannot be handed on.
     """
     from sqlalchemy import URL
 
@@ -142,17 +181,18 @@ def sql_url(conn_id: str) -> URL:
         )
     drivername = f"{name}+{_DRIVER_WORDS.get(driver, driver)}"
     if name == "sqlite":
-        return URL.create(drivername, database=_sqlite_file(found))
-    extra = found.extra_dejson
-    return URL.create(
+        return SQLTarget(URL.create(drivername, database=_sqlite_file(found)), {})
+    fields = driver_fields(name, driver, found.extra_dejson, conn_id)
+    url = URL.create(
         drivername,
         username=found.login,
         password=found.password,
         host=found.host,
         port=found.port,
         database=found.schema,
-        query={key: str(extra[key]) for key in _DRIVER_FIELDS[name] if key in extra},
+        query=fields.query,
     )
+    return SQLTarget(url, fields.arguments)
 
 
 def _sqlite_file(found: Connection) -> str:

@@ -14,10 +14,10 @@ from shardbatch.core.limits import ReadLimits
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.core.rows import Namespace
-from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.lazy_source import LazySource
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.liveness import liveness
+from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.run import RunRequest, request_of
 from shardbatch.hooks.settings import chosen_leases, chosen_staging, deployment_id
 from shardbatch.hooks.staging import Staging
@@ -34,11 +34,11 @@ log = logging.getLogger("shardbatch")
 class Application:
     """An application on a stream, as its author wrote it.
 
-    :param app_name: an independent consumer of the stream; no slash. May be a template.
+    :param app_name: an independent consumer of the stream: 1 to 128 printable characters, no slash. May be a template.
     :param group_id: the group whose runs own the leases; empty for tasks that stand alone.
     :param leases: default: the setting ``[shardbatch] leases``.
     :param staging: default: the setting ``[shardbatch] staging``.
-    :raises ConfigurationError: for a name with a slash, or without a lease store or a staging folder.
+    :raises ConfigurationError: for a name that cannot be used, or without a lease store or a staging folder.
     """
 
     app_name: str
@@ -52,7 +52,7 @@ class Application:
     outputs: Outputs = field(default_factory=Outputs)
 
     def __post_init__(self) -> None:
-        if "{{" not in self.app_name:
+        if "{{" not in str(self.app_name):
             self.require_name()
 
     @classmethod
@@ -61,7 +61,7 @@ class Application:
     ) -> Application:
         """With the deployment's lease store and staging folder where none is given, and defaults for ``None``.
 
-        :raises ConfigurationError: if there is none either, or for a name with a slash.
+        :raises ConfigurationError: if there is none either, or for a name that cannot be used.
         """
         return cls(
             app_name=app_name,
@@ -76,10 +76,7 @@ class Application:
 
         :raises ConfigurationError: if they cannot.
         """
-        try:
-            Namespace(self.app_name, self.stream.stream_name)
-        except ValueError as error:
-            raise ConfigurationError(str(error), remedy="Choose another name.") from error
+        namespace_of(self.app_name, self.stream.stream_name)
 
     def rendered(self, render: Callable[[str], str]) -> Application:
         """With all templates rendered.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from shardbatch.errors import ConfigurationError
-from shardbatch.hooks.connections import aws_client, connection, sql_url
+from shardbatch.hooks.connections import aws_client, connection, require_id, sql_target
 
 if TYPE_CHECKING:
     from shardbatch.core.ports import LeaseStore
@@ -22,7 +22,7 @@ class DynamoDBLeases:
     :param aws_conn_id: Airflow's AWS connection, default ``aws_default``; ``None``: the worker's own credentials.
     :param region_name: default: the connection's.
     :param create: make the table (on demand) if it is missing, default yes.
-    :raises ConfigurationError: for a table without a name.
+    :raises ConfigurationError: for a table without a name, or a URL.
     """
 
     table: str
@@ -33,6 +33,8 @@ class DynamoDBLeases:
     def __post_init__(self) -> None:
         if not self.table:
             raise ConfigurationError("DynamoDBLeases has no table.", remedy="Give the table's name.")
+        require_id("DynamoDBLeases(table)", self.table)
+        require_id("DynamoDBLeases(aws_conn_id)", self.aws_conn_id)
 
     def rendered(self, render: Callable[[str], str]) -> DynamoDBLeases:
         """With its templates rendered."""
@@ -74,11 +76,7 @@ class SQLLeases:
     def __post_init__(self) -> None:
         if not self.conn_id:
             raise ConfigurationError("SQLLeases has no conn_id.", remedy="Give the id of a connection.")
-        if "://" in self.conn_id:  # not repeated: it may hold a password
-            raise ConfigurationError(
-                "SQLLeases(conn_id) is a URL and no connection's id.",
-                remedy="Make an Airflow connection of it and give the connection's id.",
-            )
+        require_id("SQLLeases(conn_id)", self.conn_id)
 
     def rendered(self, render: Callable[[str], str]) -> SQLLeases:
         """With its templates rendered."""
@@ -94,12 +92,15 @@ class SQLLeases:
     def open(self) -> LeaseStore:
         """The store; no call is made yet.
 
-        :raises ConfigurationError: if the connection or a driver is missing, or the connection is no SQL database.
+        :raises ConfigurationError: if the connection or a driver is missing, the connection is no SQL database, or its
+            extra asks for what the driver cannot be told.
         """
-        url = sql_url(self.conn_id)
+        target = sql_target(self.conn_id)
+        from shardbatch.hooks.settings import seconds_setting
         from shardbatch.stores.sql import SQLStore
 
-        return SQLStore(url, create=self.create)
+        limit = seconds_setting("store_timeout")
+        return SQLStore(target.url, create=self.create, arguments=target.arguments, time_limit=limit)
 
 
 Leases: TypeAlias = DynamoDBLeases | SQLLeases

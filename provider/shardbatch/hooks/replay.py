@@ -6,9 +6,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from shardbatch.core.rows import Namespace
-from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
+from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.settings import deployment_id
 
 if TYPE_CHECKING:
@@ -28,15 +27,12 @@ def order_replay(
 ) -> tuple[ReplayRun, str]:
     """The run that replays a batch, the same for every try of a task instance, and the note of who asked for it.
 
-    :raises ConfigurationError: if there is no such batch, no DAG for it, no reason, or a name has a slash.
+    :raises ConfigurationError: if there is no such batch, no DAG for it, no reason, or a name cannot stand in a row.
     :raises ReplayRefused: if the batch is not committed.
     """
     from shardbatch.consumer.replay_run import note_replay, plan_replay
 
-    try:
-        namespace = Namespace(app_name, stream_name)
-    except ValueError as error:
-        raise ConfigurationError(str(error), remedy="Choose another name.") from error
+    namespace = namespace_of(app_name, stream_name)
     deployment = deployment_id(leases)
     store = leases.open()
     try:

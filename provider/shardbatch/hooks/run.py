@@ -19,6 +19,8 @@ from shardbatch.errors import ConfigurationError
 
 #: What an incremental run may ask: an interval is read whole.
 LIMITS = ("max_shards", "duration_s", "run_duration_s", "records", "bytes")
+#: The longest time, a year in seconds, and the largest number that a run may ask for; more is a slip of the pen.
+LONGEST_S, LARGEST = 366 * 86_400, 2**53
 #: What a run may ask of a group, as ``<group id>.<name>``, in its conf or as a DAG param.
 REQUESTS = ("mode", "from", "to", "replay", *LIMITS)
 
@@ -121,6 +123,8 @@ def _values(group_id: str, conf: Mapping[str, Any], params: Mapping[str, Any]) -
             if not group_id or not key.startswith(prefix):
                 continue
             name = key.removeprefix(prefix)
+            if "." in name:  # of a group within this one's prefix: `etl.flights.records` is nothing to the group `etl`
+                continue
             if name not in REQUESTS:
                 raise ConfigurationError(
                     f"{key!r} is not known.", remedy=f"Known are {', '.join(prefix + known for known in REQUESTS)}."
@@ -145,10 +149,12 @@ def _read(key: str, name: str, value: Any) -> Any:
             return value.strip()
         seconds = name in ("duration_s", "run_duration_s")
         number = float(value) if seconds else int(value)
-        if isinstance(value, bool) or number <= 0 or (not seconds and number != float(value)):
+        if isinstance(value, bool) or not number > 0 or (not seconds and number != float(value)):  # nor is nan
             raise ValueError("it must be above zero")
+        if number > (LONGEST_S if seconds else LARGEST):
+            raise ValueError(f"it may be {LONGEST_S if seconds else LARGEST} at most")
         return number
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ConfigurationError(
             f"{key} = {value!r} cannot be used: {error}.", remedy="Correct the run's conf."
         ) from error

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
@@ -12,6 +11,7 @@ from airflow.sdk.configuration import conf
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import DynamoDBLeases, Leases, SQLLeases
 from shardbatch.hooks.staging import Staging
+from shardbatch.masking import masked
 
 Found = TypeVar("Found", Leases, Staging)
 
@@ -22,6 +22,28 @@ LOCAL = "local"
 def setting(name: str) -> str:
     """An option's value, empty if it is not set."""
     return str(conf.get("shardbatch", name, fallback="") or "").strip()
+
+
+#: Seconds of the settings that are times, where nothing is set, and how many there may be.
+SECONDS = {"store_timeout": 30.0, "staging_timeout": 60.0}
+SHORTEST_S, LONGEST_S = 1.0, 3600.0
+
+
+def seconds_setting(name: str) -> float:
+    """A setting that is a time, in seconds.
+
+    :raises ConfigurationError: if it is no number from 1 to 3600.
+    """
+    text = setting(name)
+    try:
+        seconds = float(text) if text else SECONDS[name]
+    except ValueError:
+        seconds = 0.0
+    if not SHORTEST_S <= seconds <= LONGEST_S:  # nor is nan
+        raise ConfigurationError(
+            f"Airflow's setting [shardbatch] {name} = {text!r} is no time.", remedy="Give seconds, 1 to 3600."
+        )
+    return seconds
 
 
 def deployment_id(leases: Leases) -> str:
@@ -71,11 +93,6 @@ def _needed(name: str, found: Found | None) -> Found:
     return found
 
 
-def without_secrets(text: str) -> str:
-    """A text for an error: a URL with a password is easily pasted where a connection's id belongs."""
-    return re.sub(r"//[^/]*@", "//***@", text)
-
-
 def leases_of(text: str, where: str) -> Leases:
     """The lease store that a text names; ``where`` it stands is said in the error.
 
@@ -89,7 +106,7 @@ def leases_of(text: str, where: str) -> Leases:
     if parts.scheme == "dynamodb" and name and not options.keys() - {"conn_id", "region"}:
         return DynamoDBLeases(name, options.get("conn_id", "aws_default"), options.get("region"))
     raise ConfigurationError(
-        f"{where} = {without_secrets(text)!r} cannot be read.",
+        f"{where} = {masked(text)!r} cannot be read.",
         remedy="Write sql://CONN_ID or dynamodb://TABLE?conn_id=aws_default&region=eu-west-1.",
     )
 
@@ -112,7 +129,7 @@ def staging_of(text: str, where: str) -> Staging:
     options = dict(parse_qsl(query))
     if options.keys() - {"conn_id", "region"}:
         raise ConfigurationError(
-            f"{where} = {without_secrets(text)!r} cannot be read.",
+            f"{where} = {masked(text)!r} cannot be read.",
             remedy="Write a URI, for S3 as s3://bucket/prefix?conn_id=aws_default.",
         )
     return Staging(uri, options.get("conn_id"), options.get("region"))

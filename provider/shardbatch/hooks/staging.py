@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from shardbatch.errors import ConfigurationError
-from shardbatch.hooks.connections import aws_hook, aws_session
+from shardbatch.errors import ConfigurationError, ConnectionUnknown
+from shardbatch.hooks.connections import aws_hook, aws_session, require_id
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -35,14 +35,16 @@ class Staging:
     region_name: str | None = None
 
     def __post_init__(self) -> None:
+        require_id("Staging(conn_id)", self.conn_id)
         if "{{" not in self.uri:
             self._require_kind()
 
     def _require_kind(self) -> None:
         scheme, parts = self.scheme, urlsplit(self.uri)
-        if "@" in parts.netloc:  # not repeated: it may hold a password, and the URI stands in every manifest
-            raise ConfigurationError(
-                f"Staging({scheme}://…) has credentials in its URI.", remedy="Leave them out and give conn_id."
+        credentials = "@" in parts.netloc or (scheme in _S3 and (":" in parts.netloc or parts.query))
+        if credentials or (scheme not in ("", "file", *_S3) and "@" in self.uri):
+            raise ConfigurationError(  # not repeated: it may hold a password, and the URI stands in every manifest
+                "Staging(uri) has credentials or a query in its URI.", remedy="Leave them out and give conn_id."
             )
         if scheme in _S3 and not parts.netloc:
             raise ConfigurationError(f"Staging({self.uri!r}) names no bucket.", remedy="Give s3://bucket/prefix.")
@@ -96,12 +98,17 @@ def s3_file_system(conn_id: str | None, region_name: str | None) -> FileSystem:
     session = aws_session(hook, region_name)
     credentials = session.get_credentials()
     if credentials is None:
-        raise ConfigurationError(
+        raise ConnectionUnknown(  # a worker's role has none while its metadata service is away
             f"The connection {conn_id!r} gives no AWS credentials for the staging area.",
-            remedy="Put them into the connection, or give the workers a role.",
+            remedy="Put them into the connection, or give the workers a role. It is tried again.",
         )
     frozen = credentials.get_frozen_credentials()
+    from shardbatch.hooks.settings import seconds_setting
+
+    seconds = seconds_setting("staging_timeout")
     options: dict[str, Any] = {
+        "request_timeout": seconds,
+        "connect_timeout": min(seconds, 10.0),
         "access_key": frozen.access_key,
         "secret_key": frozen.secret_key,
         "session_token": frozen.token,

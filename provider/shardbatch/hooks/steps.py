@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,12 +33,13 @@ class Steps:
         end_reading(self.consumer, self.owner)
         return claimed
 
-    def land(self, group: str, tip_ms: int | None, stop: threading.Event) -> Landed:
-        """Read a group's shards; ``tip_ms`` is where the stream ends for this run, default now."""
+    def land(self, group: str, tip_ms: int | None, stop: threading.Event, seconds: float = math.inf) -> Landed:
+        """Read a group's shards; ``tip_ms`` is where the stream ends for this run, default now; ``seconds`` is the time
+        after which nothing more is read, default none."""
         from shardbatch.consumer import end_reading, land
 
         tip_ms = self.consumer.now_ms() if tip_ms is None else tip_ms
-        landed = land(self.consumer, self.owner, group, tip_ms, stop=stop)
+        landed = land(self.consumer, self.owner, group, tip_ms, stop=stop, seconds=seconds)
         end_reading(self.consumer, self.owner, group)
         return landed
 

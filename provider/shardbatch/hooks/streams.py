@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from shardbatch.core.policies import FanOut
 from shardbatch.core.position import LATEST, TRIM_HORIZON, Position, at_timestamp
 from shardbatch.errors import ConfigurationError
-from shardbatch.hooks.connections import aws_client
+from shardbatch.hooks.connections import aws_client, require_id
 
 if TYPE_CHECKING:
     from shardbatch.core.ports import Source
@@ -63,31 +63,34 @@ class KinesisStream:
             raise ConfigurationError(
                 "KinesisStream has neither or both of a name and stream_arn.", remedy="Give one of them."
             )
-        self._require_address()
+        require_id("KinesisStream(aws_conn_id)", self.aws_conn_id)
         self._require_pace()
         if not isinstance(self.fan_out, FanOut):
             raise ConfigurationError(
                 f"KinesisStream(fan_out={self.fan_out!r}) is not known.", remedy="Give a FanOut, as FanOut.NEVER."
             )
-        if isinstance(self.start, datetime):
-            if self.start.utcoffset() is None:
-                raise ConfigurationError(
-                    f"KinesisStream(start={self.start}) has no time zone.", remedy="Give an aware datetime."
-                )
-        elif self.start not in STARTS and "{{" not in self.start:
+        if isinstance(self.start, datetime) and self.start.utcoffset() is None:
+            raise ConfigurationError(
+                f"KinesisStream(start={self.start}) has no time zone.", remedy="Give an aware datetime."
+            )
+        self._require_texts(lambda text: "{{" not in str(text))
+
+    def _require_texts(self, known: Callable[[object], bool]) -> None:
+        """See that texts that are ``known``, since they are no templates any more, can be used."""
+        if known(self.address):
+            self._require_address()
+        if not isinstance(self.start, datetime) and self.start not in STARTS and known(self.start):
             raise ConfigurationError(
                 f"KinesisStream(start={self.start!r}) is not known.",
                 remedy="Choose 'TRIM_HORIZON', 'LATEST' or an aware datetime.",
             )
-        if self.deaggregate not in DEAGGREGATE and "{{" not in str(self.deaggregate):
+        if self.deaggregate not in DEAGGREGATE and known(self.deaggregate):
             raise ConfigurationError(
                 f"KinesisStream(deaggregate={self.deaggregate!r}) is not known.",
                 remedy="Choose 'on', 'strict' or 'off'.",
             )
 
     def _require_address(self) -> None:
-        if "{{" in self.address:
-            return
         arn = self.address.startswith("arn:")
         named = ":stream/" in self.address and ":kinesis:" in self.address if arn else not {"/", ":"} & {*self.address}
         if not named or (self.stream_arn and not arn):
@@ -124,8 +127,11 @@ class KinesisStream:
         return STARTS[self.start]
 
     def rendered(self, render: Callable[[str], str]) -> KinesisStream:
-        """With its templates rendered."""
-        return replace(
+        """With its templates rendered.
+
+        :raises ConfigurationError: for a text that rendering left unusable.
+        """
+        done = replace(
             self,
             name=render(self.name),
             stream_arn=render(self.stream_arn),
@@ -134,6 +140,8 @@ class KinesisStream:
             start=self.start if isinstance(self.start, datetime) else render(self.start),
             deaggregate=render(self.deaggregate),
         )
+        done._require_texts(lambda text: True)
+        return done
 
     def open(self, app_name: str = "", budget: timedelta | None = None) -> Source:
         """The source; no call is made yet.

@@ -87,10 +87,13 @@ class StagingArea(StartMarks):
 
     def write_manifest(self, namespace: Namespace, batch_id: str, content: bytes) -> str:
         """Write a batch's manifest whole; its URI."""
-        path = layout.manifest_path(namespace, batch_id)
         self._require_root()
-        self._files.write(joined(self.root, path), content)
-        return self.uri_of(path)
+        self._files.write(joined(self.root, layout.manifest_path(namespace, batch_id)), content)
+        return self.manifest_uri(namespace, batch_id)
+
+    def manifest_uri(self, namespace: Namespace, batch_id: str) -> str:
+        """The URI of a batch's manifest, whether it is there or not."""
+        return self.uri_of(layout.manifest_path(namespace, batch_id))
 
     def read_manifest(self, namespace: Namespace, batch_id: str) -> bytes:
         """Read a batch's manifest."""

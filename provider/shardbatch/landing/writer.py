@@ -117,6 +117,8 @@ class ParquetSliceWriter:
 
     def _note_arrivals(self, table: pa.Table) -> None:
         found = pc.min_max(table.column("arrival_time").cast("int64")).as_py()
+        if found["min"] is None:
+            return  # the source told no time of any of them
         known = self.arrivals_ms or (found["min"] // 1000, found["max"] // 1000)
         self.arrivals_ms = min(known[0], found["min"] // 1000), max(known[1], found["max"] // 1000)
 

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator
-
 from shardbatch.errors import ConfigurationError, VerbRefused
 from shardbatch.hooks.actions import Actions
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
-from shardbatch.operators.step import final_errors, place
+from shardbatch.operators.rendering import RendersOnce, place
+from shardbatch.operators.step import final_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 _FLAGS = {"true": True, "false": False}
 
 
-class ActionOperator(BaseOperator):
+class ActionOperator(RendersOnce):
     """What all of them have in common.
 
     Its output is a small dictionary: ``verb``, ``preview``, ``counts`` of results, the first ``rows``, and what was
@@ -81,7 +80,6 @@ class ActionOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Do it, or say what would be done."""
-        environment = self.get_template_env()
         with final_errors():
             preview = _FLAGS.get(str(self.preview).lower())
             if preview is None:
@@ -89,7 +87,6 @@ class ActionOperator(BaseOperator):
             answer = self.actions().perform(
                 self.verb,
                 context,
-                lambda text: str(self.render_template(text, context, environment)),
                 self.log.info,
                 reason=self.reason,
                 preview=preview,
@@ -270,5 +267,11 @@ class ResetOperator(ActionOperator):
 
 
 def _names(shards: Sequence[str]) -> list[str]:
-    """Shards as a list, or as the text that a template makes of them, with commas between."""
-    return [name.strip() for name in shards.split(",") if name.strip()] if isinstance(shards, str) else list(shards)
+    """Shards as a list, or as the text that a template makes of them: with commas between, or a list as Python or JSON
+    writes it."""
+    if not isinstance(shards, str):
+        return list(shards)
+    text = shards.strip()
+    if text.startswith(("[", "(")):
+        text = ",".join(name.strip(" \"'") for name in text.strip("[]()").split(","))
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -19,6 +19,7 @@ from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
+from shardbatch.operators.rendering import renderer
 from shardbatch.operators.step import final_errors
 
 log = logging.getLogger("shardbatch")
@@ -170,8 +171,7 @@ class _Ending:
         bound = task.bound() if isinstance(task, Binds) else self._bound.get(str(ti.id))
         if bound is None or bound.did_nothing:
             return
-        environment = task.get_template_env()
-        application = self._application.rendered(lambda text: task.render_template(text, context, environment))
+        application = self._application.rendered(renderer(task, context))
         work = work_of(ti.task_id, getattr(ti, "map_index", -1))
         with final_errors():
             starts = leave_end_record(

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import DagRunTriggerException
 
 from shardbatch.errors import ConfigurationError
@@ -14,7 +13,8 @@ from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.replay import order_replay
 from shardbatch.hooks.settings import chosen_leases
 from shardbatch.hooks.streams import KinesisStream
-from shardbatch.operators.step import final_errors, place
+from shardbatch.operators.rendering import RendersOnce, place
+from shardbatch.operators.step import final_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shardbatch.hooks.replay import ReplayRun
 
 
-class ReplayBatchOperator(BaseOperator):
+class ReplayBatchOperator(RendersOnce):
     """Starts a run of the batch's own DAG that replays it: the work runs again, its output takes the place of the old.
 
     No checkpoint moves and no new record is read. Who, when and why stand on the application row and in the run's note.
@@ -99,15 +99,10 @@ class ReplayBatchOperator(BaseOperator):
         )
 
     def _order(self, context: Context) -> tuple[ReplayRun, str]:
-        environment = self.get_template_env()
-
-        def render(text: str) -> str:
-            return str(self.render_template(text, context, environment))
-
         return order_replay(
-            chosen_leases(self.leases).rendered(render),
+            chosen_leases(self.leases),
             self.app_name,
-            self.stream.rendered(render).stream_name,
+            self.stream.stream_name,
             self.batch_id,
             ti=context["ti"],
             reason=self.reason,

@@ -17,7 +17,8 @@ from shardbatch.hooks.attempt import Attempt, Heartbeat
 from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.spark import Submission
 from shardbatch.operators.end_record import Bound, record_ends, work_of
-from shardbatch.operators.step import final_errors, place
+from shardbatch.operators.rendering import place, renderer
+from shardbatch.operators.step import final_errors
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -149,8 +150,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         self._submission = submission
         self._bind_reconnection(submission)
         spark.require_programs(self._get_hook())
-        environment = self.get_template_env()
-        consumer = self.batch_of.rendered(lambda text: self.render_template(text, context, environment))
+        consumer = self.batch_of.rendered(renderer(self, context))
         attempt = Attempt.of(consumer, context, submission.batch_id, submission.attempt, submission.work)
         try:
             if not attempt.my_turn():

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from shardbatch.core.limits import ReadLimits
@@ -17,6 +16,7 @@ from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
+from shardbatch.operators.rendering import RendersOnce, place
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -38,15 +38,10 @@ def final_errors() -> Iterator[None]:
         raise AirflowFailException(str(error)) from error
 
 
-def place(task: BaseOperator) -> str:
-    """Which task of which DAG, for errors while a DAG file is parsed."""
-    return f"DAG {task.dag.dag_id!r}, task {task.task_id!r}" if task.has_dag() else f"Task {task.task_id!r}"
-
-
-class Step(BaseOperator):
+class Step(RendersOnce):
     """One of the steps of a batch.
 
-    :param app_name: an independent consumer of the stream, templated; no slash.
+    :param app_name: an independent consumer of the stream, templated; 1 to 128 printable characters, no slash.
     :param stream: what is read.
     :param leases: where leases are kept, default: the setting ``[shardbatch] leases``.
     :param staging: where slices stand, default: the setting ``[shardbatch] staging``.
@@ -92,7 +87,7 @@ class Step(BaseOperator):
             raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
 
     def application(self) -> Application:
-        """The application as its author wrote it."""
+        """The application, of which Airflow renders the templates before the task executes."""
         return Application.of(
             self.app_name,
             self.stream,
@@ -109,7 +104,7 @@ class Step(BaseOperator):
     def open(self, context: Context) -> Iterator[Steps]:
         """The steps of the run at hand; errors that a retry cannot mend end the task for good."""
         with final_errors():
-            environment = self.get_template_env()
-            application = self.application().rendered(lambda text: self.render_template(text, context, environment))
+            application = self.application()
+            application.require_name()
             with application.open(context, self.log) as opened:
                 yield opened

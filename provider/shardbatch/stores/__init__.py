@@ -32,7 +32,9 @@ def open_store(url: str, **options: Any) -> LeaseStore:
     scheme = url.partition(":")[0].partition("+")[0]
     if scheme not in LOADERS:
         raise ConfigurationError(
-            f"There is no lease store for the scheme {scheme!r}.",
+            "There is no lease store for {}.".format(
+                repr(scheme) if scheme.isalnum() and "@" not in url else "this URL"
+            ),
             remedy="Use one of: {}.".format(", ".join(sorted(LOADERS))),
         )
     module, function = LOADERS[scheme]

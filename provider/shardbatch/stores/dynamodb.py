@@ -46,7 +46,18 @@ THROTTLED = (
     "RequestTimeoutException",
     "InternalServerError",
 )
-DENIED = ("AccessDeniedException", "AccessDenied", "NotAuthorized", "UnrecognizedClientException")
+#: Refusals of credentials that are renewed, or of a clock that is set: they pass, and nothing was done.
+PASSING = (
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "RequestExpired",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+)
+WITHOUT_CREDENTIALS = (failed.CredentialRetrievalError, failed.NoCredentialsError, failed.TokenRetrievalError)
+DENIED = ("AccessDeniedException", "AccessDenied", "NotAuthorized")
 
 #: What a client raises; and, of those that are no answer of DynamoDB, the ones after which nobody knows.
 FAILURES = (failed.ClientError, failed.BotoCoreError, ResponseParserError)
@@ -260,12 +271,12 @@ class DynamoDBStore:
     def _judge(self, error: Exception) -> Exception:
         """What a failed call means: nobody knows, or it cannot work."""
         if not isinstance(error, failed.ClientError):
-            if isinstance(error, UNCLEAR):
+            if isinstance(error, (*UNCLEAR, *WITHOUT_CREDENTIALS)):
                 return Unclear(f"{type(error).__name__}: {error}")
             return StoreError(f"DynamoDB could not be asked: {error}")
         code, said = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
         action, where = f"dynamodb:{error.operation_name}", f"the table {self.table}"
-        if code in THROTTLED or error.response["ResponseMetadata"].get("HTTPStatusCode", 0) >= 500:
+        if code in (*THROTTLED, *PASSING) or error.response["ResponseMetadata"].get("HTTPStatusCode", 0) >= 500:
             return Unclear(f"{code}: {said}")
         if code in DENIED:
             return StoreError(

@@ -8,6 +8,7 @@ sent again. A delayed copy of it can do no harm, since whichever copy comes firs
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -109,13 +110,15 @@ class Writes:
     """Sends conditional writes until their outcome is known, and counts what was sent.
 
     ``tries`` (4) is how often one write is sent, ``reads`` (4) how often a read is; the waits between are random, up to
-    ``backoff`` (0.2 s), doubled each time.
+    ``backoff`` (0.2 s), doubled each time. Once ``within`` seconds have passed (default: no limit) nothing is sent any
+    more.
     """
 
-    def __init__(self, tries: int = 4, backoff: float = 0.2, reads: int = 4) -> None:
+    def __init__(self, tries: int = 4, backoff: float = 0.2, reads: int = 4, within: float = math.inf) -> None:
         self.tries = tries
         self.reads = reads
         self.backoff = backoff
+        self.within = within
         self.sent = 0
         self._lock = threading.Lock()
 
@@ -147,7 +150,11 @@ class Writes:
         """
         answers: dict[int, bool] = {}
         doubt: Unclear | None = None
+        began, tried = time.monotonic(), 0
         for turn in range(self.tries):
+            if self._late(turn, began):
+                break
+            tried = turn + 1
             self._pause(turn)
             left = [number for number in range(len(writes)) if number not in answers]
             with self._lock:
@@ -175,7 +182,7 @@ class Writes:
         unknown = [write.name for number, write in enumerate(writes) if number not in answers]
         raise StoreError(
             "The outcome of the {}{} is unknown after {} tries: {}.".format(
-                unknown[0], " and of {} others".format(len(unknown) - 1) if unknown[1:] else "", self.tries, doubt
+                unknown[0], " and of {} others".format(len(unknown) - 1) if unknown[1:] else "", tried, doubt
             ),
             remedy="Check the store and the way to it; the task may be retried, it reads the row again.",
         ) from doubt
@@ -186,13 +193,19 @@ class Writes:
         :raises StoreError: if none came.
         """
         doubt: Unclear | None = None
+        began = time.monotonic()
         for turn in range(self.reads):
+            if self._late(turn, began):
+                break
             self._pause(turn)
             try:
                 return read()
             except Unclear as error:
                 doubt = error
         raise StoreError(f"{what} does not answer: {doubt}.") from doubt
+
+    def _late(self, turn: int, began: float) -> bool:
+        return turn > 0 and time.monotonic() - began >= self.within
 
     def _pause(self, turn: int) -> None:
         if turn:

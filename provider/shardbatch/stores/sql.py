@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -18,11 +19,13 @@ from sqlalchemy import exc
 from shardbatch.core.rows import Key, Namespace, Row, Table
 from shardbatch.core.tables import row_type
 from shardbatch.errors import StoreError, StoreNotFound
+from shardbatch.masking import masked, shown
 from shardbatch.stores import outcome
 from shardbatch.stores.outcome import TOKEN, Stored, Unclear, Write, Writes
 from shardbatch.stores.schema import check, make, pending, schema_of
 from shardbatch.stores.sql_engine import cause_of, open_engine, reason_of, transaction
 from shardbatch.stores.sql_statements import behind, creations, replacements, stored_of
+from shardbatch.stores.time_limit import DEFAULT_S, TimeLimit
 
 T = TypeVar("T")
 
@@ -40,6 +43,9 @@ class SQLStore:
     :param prefix: stands before the tables' names (default: nothing).
     :param schema: schema of the tables (default: the connection's own).
     :param page_size: rows that a list reads with one statement (default 500).
+    :param arguments: what the driver is told beside the URL (default: nothing); never shown.
+    :param time_limit: seconds that one call of the database may take (default 30); a call that takes longer fails, and
+        a write whose answer did not come is looked for. No call goes on for more than three times that.
     :raises ConfigurationError: for a URL that cannot be read, a missing driver, or SQLite without a file.
     """
 
@@ -51,18 +57,22 @@ class SQLStore:
         prefix: str = "",
         schema: str | None = None,
         page_size: int = 500,
+        arguments: Mapping[str, Any] | None = None,
+        time_limit: float = DEFAULT_S,
     ) -> None:
+        engine, self._secrets = open_engine(engine, arguments or {}, time_limit)
         #: The engine; its connections commit every statement.
-        self.engine = open_engine(engine)
+        self.engine = engine
+        self._limit = TimeLimit(engine, time_limit)
         self.page_size = page_size
         self._create = create
         self._metadata = schema_of(prefix, schema)
         self._schema = schema
         self._prefix = prefix
-        self._writes = Writes()
+        self._writes = Writes(within=2 * time_limit)
 
     def __repr__(self) -> str:
-        return f"SQLStore({self.engine.url.render_as_string(hide_password=True)!r})"
+        return f"SQLStore({masked(self.engine.url.render_as_string(hide_password=True), self._secrets)!r})"
 
     @property
     def writes(self) -> int:
@@ -74,25 +84,29 @@ class SQLStore:
 
         :raises StoreNotFound: if a table or column is missing and ``create`` is off.
         """
+        began = time.monotonic()
         for turn in range(1, 11):
             try:
-                with self.engine.connect() as connection:
+                with self._connected() as connection:
                     if self._create:
                         make(connection, self._metadata)
                     check(connection, self._metadata, repr(self))
                 return
             except exc.SQLAlchemyError as error:  # another process may just have made it: look again
-                if turn == 10 or getattr(error, "connection_invalidated", False):
-                    raise StoreError(f"The tables of {self!r} cannot be prepared: {reason_of(error)}.") from error
+                late = time.monotonic() - began > self._limit.seconds
+                if turn == 10 or late or getattr(error, "connection_invalidated", False):
+                    text = f"The tables of {self!r} cannot be prepared: {self._reason(error)}."
+                    raise StoreError(text) from self._shown(error)
                 time.sleep(random.uniform(0, 0.05) * turn)
 
     def pending(self) -> tuple[str, ...]:
         """The statements that :meth:`prepare` would send, if it may."""
         try:
-            with self.engine.connect() as connection:
+            with self._connected() as connection:
                 return tuple(pending(connection, self._metadata))
         except exc.SQLAlchemyError as error:
-            raise StoreError(f"The tables of {self!r} cannot be looked at: {reason_of(error)}.") from error
+            text = f"The tables of {self!r} cannot be looked at: {self._reason(error)}."
+            raise StoreError(text) from self._shown(error)
 
     def list(self, table: Table, namespace: Namespace, scope: str | None = "", **equal: str) -> Iterator[Row]:
         """The rows of a namespace and scope, or of all scopes, in key order, one statement a page."""
@@ -165,13 +179,13 @@ class SQLStore:
         else:
             statement = sa.update(sql).where(*stored).values(**values)
         try:
-            with self.engine.connect() as connection:
+            with self._connected() as connection:
                 done = connection.execute(statement)
                 return write.before is None or done.rowcount == 1
         except exc.IntegrityError:  # only a create can break a constraint: the primary key
             return False
         except exc.SQLAlchemyError as error:
-            raise self._judge(error, write.name) from error
+            raise self._judge(error, write.name) from self._shown(error)
 
     def _settle_all(self, asked: Sequence[T], writes_of: Callable[[Sequence[T]], Sequence[Write]]) -> Sequence[bool]:
         answers: list[bool] = []
@@ -190,7 +204,7 @@ class SQLStore:
         statement, values = make(sql, self.engine.dialect, ordered)
         places = [write.key for write in ordered]
         try:
-            with transaction(self.engine) as connection:
+            with self._limit.call(), transaction(self.engine) as connection:
                 if connection.exec_driver_sql(statement, values).rowcount == len(writes):
                     return [True] * len(writes)
                 stored = stored_of(connection, sql, places)
@@ -198,17 +212,17 @@ class SQLStore:
             stored = self._look_all(places)
             return [write.key.values not in stored and self._send(write) for write in writes]
         except exc.SQLAlchemyError as error:
-            raise self._judge(error, f"write of {len(writes)} rows") from error
+            raise self._judge(error, f"write of {len(writes)} rows") from self._shown(error)
         found = (stored.get(write.key.values) for write in writes)
         return [row is not None and row.token == write.token for row, write in zip(found, writes, strict=True)]
 
     def _look_all(self, places: Sequence[Key]) -> dict[tuple[str, ...], Stored]:
         sql = self._table(places[0].table)
         try:
-            with self.engine.connect() as connection:
+            with self._connected() as connection:
                 return stored_of(connection, sql, places)
         except exc.SQLAlchemyError as error:
-            raise self._judge(error, "read") from error
+            raise self._judge(error, "read") from self._shown(error)
 
     def _look(self, key: Key) -> Stored | None:
         sql = self._table(key.table)
@@ -222,16 +236,27 @@ class SQLStore:
 
     def _fetch(self, query: sa.Select[Any]) -> Sequence[Mapping[str, Any]]:
         try:
-            with self.engine.connect() as connection:
+            with self._connected() as connection:
                 found = connection.execute(query)
                 names = tuple(found.keys())
                 return [dict(zip(names, row, strict=True)) for row in found]
         except exc.SQLAlchemyError as error:
-            raise self._judge(error, "read") from error
+            raise self._judge(error, "read") from self._shown(error)
+
+    @contextmanager
+    def _connected(self) -> Iterator[sa.Connection]:
+        with self._limit.call(), self.engine.connect() as connection:
+            yield connection
+
+    def _reason(self, error: exc.SQLAlchemyError) -> str:
+        return reason_of(error, self._secrets)
+
+    def _shown(self, error: exc.SQLAlchemyError) -> BaseException | None:
+        return shown(error, self._secrets)
 
     def _judge(self, error: exc.SQLAlchemyError, what: str) -> Exception:
         """What a failed statement means: nobody knows, or it cannot work."""
-        reason = reason_of(error)
+        reason = self._reason(error)
         text = reason.lower()
         if "no such table" in text or "doesn't exist" in text or getattr(cause_of(error), "sqlstate", "") == "42P01":
             return StoreNotFound(f"A table of {self!r} is missing: {reason}.")

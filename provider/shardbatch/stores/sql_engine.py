@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,18 +11,35 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from shardbatch.errors import ConfigurationError
+from shardbatch.masking import is_secret, masked
+from shardbatch.stores.time_limit import driver_limits
 
 #: Milliseconds that SQLite waits for another writer.
 BUSY_TIMEOUT_MS = 30_000
 
 
-def open_engine(given: str | sa.URL | sa.Engine) -> sa.Engine:
-    """An engine whose connections commit every statement."""
+def open_engine(
+    given: str | sa.URL | sa.Engine, arguments: Mapping[str, Any], seconds: float
+) -> tuple[sa.Engine, tuple[str, ...]]:
+    """An engine whose connections commit every statement, and the secrets that nothing said of it may show.
+
+    :param arguments: what the driver is told beside the URL.
+    :param seconds: what one call may take.
+    """
+    secrets: tuple[str, ...] = ()
     if isinstance(given, sa.Engine):
         engine = given
     else:
         try:
-            engine = sa.create_engine(given, hide_parameters=True)
+            url = sa.make_url(given)
+            hidden = {name: value for name, value in url.query.items() if is_secret(name)}
+            query = {name: value for name, value in url.query.items() if name not in hidden}
+            limits = {
+                name: value for name, value in driver_limits(_database(url), seconds).items() if name not in url.query
+            }
+            told = {**limits, **hidden, **arguments}
+            secrets = tuple(str(value) for name, value in told.items() if is_secret(name))
+            engine = sa.create_engine(url.set(query=query), hide_parameters=True, connect_args=told)
         except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
             raise ConfigurationError(
                 f"The database driver that the lease store's URL names is not there: {error}.",
@@ -40,7 +57,13 @@ def open_engine(given: str | sa.URL | sa.Engine) -> sa.Engine:
             )
         if not sa.event.contains(engine, "connect", _tune_sqlite):
             sa.event.listen(engine, "connect", _tune_sqlite)
-    return engine.execution_options(isolation_level="AUTOCOMMIT")
+    if engine.url.password:
+        secrets = (*secrets, str(engine.url.password))
+    return engine.execution_options(isolation_level="AUTOCOMMIT"), secrets
+
+
+def _database(url: sa.URL) -> str:
+    return url.drivername.partition("+")[0]
 
 
 def _tune_sqlite(connection: Any, _record: Any) -> None:
@@ -68,7 +91,7 @@ def cause_of(error: exc.SQLAlchemyError) -> BaseException:
     return getattr(error, "orig", None) or error
 
 
-def reason_of(error: exc.SQLAlchemyError) -> str:
-    """The driver's own words, on one line; never the statement's values."""
+def reason_of(error: exc.SQLAlchemyError, secrets: Iterable[str] = ()) -> str:
+    """The driver's own words, on one line; never the statement's values, and without secrets."""
     cause = cause_of(error)
-    return "{}: {}".format(type(cause).__name__, " ".join(str(cause).split()).rstrip("."))
+    return masked("{}: {}".format(type(cause).__name__, " ".join(str(cause).split()).rstrip(".")), secrets)

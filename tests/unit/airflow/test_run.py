@@ -66,6 +66,9 @@ def test_conf_wins_over_params_and_params_over_arguments() -> None:
 def test_other_groups_and_other_conf_are_not_ours() -> None:
     run = Run(conf={"payments.mode": "interval", "something": 1})
     assert request_of("orders", run, {}).mode == "incremental"
+    run = Run(conf={"orders.flights.records": 5, "orders.records": 7})
+    assert request_of("orders", run, params(**{"flights.bytes": 9})).values == {"records": 7}
+    assert request_of("orders.flights", run, {}).values == {"records": 5}
 
 
 @pytest.mark.parametrize(
@@ -82,6 +85,12 @@ def test_other_groups_and_other_conf_are_not_ours() -> None:
         ({"orders.records": 1.5}, "orders.records"),
         ({"orders.max_shards": -1}, "orders.max_shards"),
         ({"orders.bytes": "many"}, "orders.bytes"),
+        *(
+            ({f"orders.{name}": number}, f"orders.{name}")
+            for name in ("duration_s", "run_duration_s", "records", "bytes", "max_shards")
+            for number in (float("nan"), float("inf"), float("-inf"), "nan", "inf", 1e300, 10**400, True)
+        ),
+        ({"orders.from": "0001-01-01T00:00:00+14:00", "orders.to": "2026-11-29T00:00:00Z"}, "orders.from"),
         ({"orders.mode": ""}, "orders.mode"),
         ({"orders.mode": "interval", "orders.records": 5}, "orders.records"),  # would not be applied
         ({"orders.from": "2026-11-28T00:00Z", "orders.to": "2026-11-29T00:00Z", "orders.max_shards": 1}, "max_shards"),

@@ -112,7 +112,32 @@ def test_an_interval_that_is_over_in_a_moment_is_waited_for(rig: Rig) -> None:
     rig.stream.put("a")
     span = Interval(rig.time.ms - 1000, rig.time.ms + 30_000)
     claim(*beside(rig, span))
-    assert rig.time.ms >= span.to_ms
+    assert rig.time.ms >= span.to_ms + 60_000  # what is stamped before its end may be put so long after it
+
+
+def test_two_intervals_that_meet_have_a_record_of_just_before_the_end_that_was_put_late(rig: Rig) -> None:
+    """It is stamped a second before the first one's end, and put half a minute after it."""
+    start = rig.time.ms = rig.stream.now_ms
+    first = Interval(start, start + 60_000)
+    second = Interval(first.to_ms, first.to_ms + 60_000)
+    waited = rig.stream.put("a")
+
+    def sleep(seconds: float) -> None:
+        before, after = rig.time.ms, rig.time.ms + int(seconds * 1000)
+        if before < first.to_ms + 30_000 <= after:
+            rig.stream.now_ms = first.to_ms - 1000
+            waited.extend(rig.stream.put("b"))
+        rig.time.ms = rig.stream.now_ms = after
+
+    rig.time.ms = rig.stream.now_ms = first.to_ms + 1000  # as a schedule starts it
+    clock = Clock(rig.time.now_ms, lambda: rig.time.ms / 1000, sleep)
+    found = run(rig, *beside(rig, first, clock=clock))
+    rig.time.ms = rig.stream.now_ms = max(rig.time.ms, second.to_ms)
+    owner = replace(rig.owner("backfill.2"), mode="interval")
+    found += run(rig, rig.consumer(scope=owner.scope, interval=second, clock=clock), owner)
+    if len(waited) == 1:  # nobody waited so long: it is put now
+        waited.append("put too late for both")
+    assert found == waited
 
 
 def arriving(rig: Rig, *seconds: int) -> dict[int, str]:

@@ -228,7 +228,7 @@ def test_a_staging_folder_that_is_away_is_not_taken_for_removed_files(rig: Rig) 
 def _unmade(rig: Rig) -> Any:
     from shardbatch.landing.area import StagingArea
 
-    return StagingArea(str(rig.folder.parent / "gone"))
+    return StagingArea(str(rig.folder), root=str(rig.folder.parent / "gone"))
 
 
 def test_of_two_replays_at_once_one_has_the_batch(rig: Rig) -> None:

@@ -459,8 +459,11 @@ def test_targets_are_read_as_people_and_the_list_of_shards_write_them() -> None:
     assert target_of("TRIM_HORIZON") == TRIM_HORIZON
     assert target_of("2026-11-28T00:00:00+00:00") == target_of(moment) == at_timestamp(1_795_824_000_000)
     assert target_of("2026-11-28T00:00:00Z") == target_of(moment)
-    assert target_of("4958") == after("4958")
-    assert target_of("4958/3") == after("4958", 3)
+    number = "49590338271490256608559692538361571095921575989136588898"
+    assert target_of(number) == after(number)
+    assert target_of(f"{number}/3") == after(number, 3)
+    assert target_of("sequence:4958") == after("4958")
+    assert target_of("sequence:4958/3") == after("4958", 3)
     assert target_of("AT_TIMESTAMP:5") == at_timestamp(5)
 
 
@@ -473,8 +476,18 @@ def test_targets_are_read_as_people_and_the_list_of_shards_write_them() -> None:
         ("yesterday", "cannot go to 'yesterday'"),
         ("2026-99-28T00:00:00Z", "cannot go to"),
         ("", "cannot go to"),
+        ("sequence:LATEST", "cannot go to"),
+        ("sequence:", "cannot go to"),
+        ("0001-01-01T00:00:00+14:00x", "cannot go to"),
+        ("20261128", r"may be a date.*sequence:20261128"),
+        ("2026/11", "may be a date"),
+        ("20261128120000", "may be a date"),
+        ("1795824000", "may be a date, an epoch"),
+        ("1795824000000", "an epoch"),
+        (1795824000000, "an epoch"),
+        ("1795824000000000000", "an epoch"),
     ],
 )
-def test_a_target_that_cannot_be_is_refused(text: str, told_text: str) -> None:
+def test_a_target_that_cannot_be_is_refused(text: Any, told_text: str) -> None:
     with pytest.raises(ConfigurationError, match=told_text):
         target_of(text)

@@ -16,7 +16,7 @@ from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.policies import ClaimOptions, Policies
 from shardbatch.core.ports import Verdict
-from shardbatch.errors import BatchParked, LeaseLost, NothingFinished
+from shardbatch.errors import BatchParked, LeaseLost, NothingFinished, OwnerUnknown
 from tests.support.mortal import Killed, MortalStore
 from tests.support.one_by_one import OneByOne
 from tests.support.rig import Rig
@@ -260,3 +260,27 @@ def test_a_batch_that_another_run_adopted_first_is_that_runs(rig: Rig) -> None:
 
     assert rig.claim("r2", store=Outrun(rig.store)).outcome is Outcome.HELD
     assert rig.batches()[0].owner == str(rig.owner("r3"))
+
+
+def test_an_owner_of_whom_nobody_can_say_whether_it_is_over_keeps_its_shards_and_stops_no_others(rig: Rig) -> None:
+    """One DAG that the worker may not ask for, say: its shards stay with it, and the rest goes on."""
+    rig.stream = ScriptedStream(shards=2)
+    sent = rig.stream.put(*"abcdef")
+    rig.claim("r1", options=ClaimOptions(max_shards=1))
+
+    def silent(owner: str) -> Verdict:
+        if owner == str(rig.owner("r1")):
+            raise OwnerUnknown("Airflow gives no answer")
+        return rig.verdict(owner)
+
+    rig.run("r2", liveness=silent)
+    assert 0 < len(rig.committed()) < len(sent)
+    assert any("stays with it" in line for line in rig.said)
+    found = rig.claim("r3", liveness=silent)
+    assert found.shards == 1
+    with pytest.raises(OwnerUnknown):  # where there is nothing else, it is no idle run but one to be tried again
+        rig.claim("r4", liveness=silent)
+    rig.over("r1")
+    rig.over("r3")
+    rig.run("r5")
+    assert sorted(rig.committed(), key=int) == sent

@@ -10,17 +10,23 @@ from pathlib import Path
 import pytest
 
 from shardbatch.consumer import land
+from shardbatch.consumer.consumer import SYSTEM_CLOCK
+from shardbatch.consumer.expiry import ask_kept
 from shardbatch.consumer.hold import Held, Renewal
+from shardbatch.consumer.reset import reset
 from shardbatch.consumer.shard_read import ShardRead, read_shard
 from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions
+from shardbatch.core.position import TRIM_HORIZON, after
 from shardbatch.core.slice import Slice
-from shardbatch.errors import SourceError
+from shardbatch.errors import SourceError, StoreError
 from shardbatch.stores.memory import MemoryStore
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
+from tests.support.verbs import done
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -35,8 +41,8 @@ def only(rig: Rig) -> Lease:
 
 def reading(rig: Rig, held: Held, consumer=None) -> ShardRead:
     me = str(rig.owner("r1"))
-    tip_ms, retention = rig.stream.now_ms + 1, rig.stream.retention_ms
-    return ShardRead(consumer or rig.consumer(), held, me, tip_ms, 1e12, threading.Event(), retention)
+    tip_ms, consumer = rig.stream.now_ms + 1, consumer or rig.consumer()
+    return ShardRead(consumer, held, me, tip_ms, 1e12, threading.Event(), lambda: ask_kept(consumer))
 
 
 def whole(read: ShardRead) -> Slice | None:
@@ -121,6 +127,32 @@ def test_a_renewal_that_meets_a_lease_just_given_back_renews_the_others(rig: Rig
     assert second.row.lease_count > count + 1
 
 
+def test_a_read_ends_with_an_error_once_its_lease_could_not_be_renewed_for_as_long_as_it_lasts(rig: Rig) -> None:
+    rig.stream.put("a")
+    rig.claim("r1")
+    silent = threading.Event()
+    silent.set()
+
+    def fault(when: str, write) -> None:
+        if silent.is_set():
+            raise TimeoutError
+
+    options = ClaimOptions(lease_duration=timedelta(milliseconds=60))
+    store = MemoryStore(rig.store.memory, fault=fault)  # type: ignore[attr-defined]
+    consumer = rig.consumer(store=store, options=options, clock=SYSTEM_CLOCK)
+    held = Held(consumer, str(rig.owner("r1")), only(rig))
+    renewal = Renewal(consumer)
+    renewal.add(held)
+    with renewal.running():
+        wait_until(lambda: held.silent_s is not None, 20, "the silence to be noticed")
+        with pytest.raises(StoreError, match="no sign of life for"):
+            whole(reading(rig, held, consumer))
+        assert not list(rig.folder.rglob("part-*"))
+        silent.clear()
+        wait_until(lambda: held.silent_s is None, 20, "the store to be heard again")
+        assert not held.lost
+
+
 def test_files_are_kept_when_the_slice_was_stored_but_the_answer_was_lost_to_another_owner(rig: Rig) -> None:
     rig.stream.put("a")
     rig.claim("r1")
@@ -179,6 +211,10 @@ def test_files_are_kept_when_the_row_is_gone_before_the_lost_answer_is_read_back
     assert all((rig.folder / file.path).exists() for file in row.pending.files)
 
 
+class TimedOut(BaseException):
+    """As Airflow ends a task whose time is over."""
+
+
 def test_a_task_that_was_told_to_stop_asks_the_stream_for_no_further_shard(rig: Rig) -> None:
     rig.stream = ScriptedStream(shards=20)
     found = rig.claim("r1", options=ClaimOptions(read_tasks=1))
@@ -188,13 +224,13 @@ def test_a_task_that_was_told_to_stop_asks_the_stream_for_no_further_shard(rig: 
     def broken(shard_id, position):
         asked.append(shard_id)
         if len(asked) == 1:
-            raise RuntimeError("a fault that is no answer of the stream")
+            raise TimedOut
         stop.wait(10)
         return read(shard_id, position)
 
     rig.stream.read = broken  # type: ignore[method-assign]
     consumer = rig.consumer(limits=ReadLimits(concurrency=1))
-    with pytest.raises(RuntimeError):
+    with pytest.raises(TimedOut):
         land(consumer, rig.owner("r1"), found.groups[0].group, rig.stream.now_ms, stop)
     assert len(asked) <= 2
 
@@ -222,3 +258,25 @@ def test_a_task_that_lost_one_lease_and_a_child_keeps_what_it_landed(rig: Rig) -
     assert (landed.lost, landed.shards) == (3, 1)
     assert rig.freeze("r1").record_count == len(sent)
     assert {child, other} <= {row.shard_id for row in rig.consumer().leases()}
+
+
+@pytest.mark.parametrize("what", ["give_back", "land", "renew"])
+def test_a_try_that_read_before_a_reset_writes_nothing_after_it(rig: Rig, what: str) -> None:
+    """The run was cleared and claimed again: the owner is the same, the place is not."""
+    rig.stream.put("a", "b")
+    rig.run("r0")
+    rig.claim("r1")
+    zombie = Held(rig.consumer(), str(rig.owner("r1")), only(rig))
+    rig.over("r1")
+    done(reset, rig, shards=[only(rig).shard_id], to=TRIM_HORIZON, liveness=rig.verdict)
+    rig.claim("r1")
+    before = only(rig)
+    if what == "give_back":
+        zombie.give_back(rig.time.ms)
+    elif what == "renew":
+        zombie.renew()
+    else:
+        read = Slice(before.shard_id, zombie.row.checkpoint, after("900"), ended=False, records=1, last="900")
+        assert not zombie.land(read)
+    assert zombie.lost
+    assert only(rig) == before

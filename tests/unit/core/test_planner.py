@@ -10,7 +10,17 @@ import pytest
 from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner, ResetHolder
-from shardbatch.core.planner import Plan, complete_lineage, fair_share, label, plan, ready_child, spread, unknown_shards
+from shardbatch.core.planner import (
+    Plan,
+    complete_lineage,
+    fair_share,
+    label,
+    orphans,
+    plan,
+    ready_child,
+    spread,
+    unknown_shards,
+)
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after, at_timestamp
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import Shard
@@ -62,6 +72,17 @@ def test_a_shard_may_start_when_its_known_parents_are_completed(
     rows: list[Lease], listed: set[str], expected: list[str]
 ) -> None:
     assert takeable(rows, listed) == expected  # KV-4, K-14, K-15
+
+
+def test_a_shard_waits_while_nobody_knows_whether_its_parent_is_gone() -> None:
+    rows = [row("c", "p"), row("d", "p")]
+    assert orphans([Shard("c", ("p",)), Shard("e", ("q",)), Shard("r")], rows) == ["e", "c", "d"]
+    begun = replace(row("b", "p"), checkpoint=after("7"))  # what was read of it came after all of its parent
+    assert orphans([Shard("b", ("p",))], [begun, row("x", "p", completed=True)]) == []
+    found = plan(rows, {"c", "d"}, lambda lease: True, ME, {"c"})
+    assert [lease.shard_id for lease in found.takeable] == ["d"]
+    assert [lease.shard_id for lease in found.waiting] == ["c"]
+    assert unknown_shards([Shard("c", ("p",)), Shard("d", ("p",))], [], {"c"}) == [[Shard("d", ("p",))]]
 
 
 def test_a_child_of_a_known_parent_begins_at_its_oldest_record_and_any_other_at_the_start() -> None:

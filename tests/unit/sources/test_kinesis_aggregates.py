@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import base64
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 from shardbatch.core.position import TRIM_HORIZON, Position, after
 from shardbatch.core.shard import MAX_HASH_KEY, HashRange
 from shardbatch.core.slice import NOTHING_ODD, Oddities
+from shardbatch.sources.kinesis import deaggregation
 from shardbatch.sources.kinesis.aggregate import take_apart
 from shardbatch.sources.kinesis.deaggregation import Piece, fresh, pieces
 from shardbatch.sources.kinesis.decoder import SCHEMA
@@ -325,3 +328,49 @@ def test_the_option_may_be_changed_between_two_reads(
         found = take_apart(payload)
         delivered += [payload] if found is None else found.data
     assert delivered == [b"one", b"two", b"three", b"one", b"two", b"three"][done:]
+
+
+# what a few bytes may become
+
+
+def repeating(key: str, records: int, data: bytes = b"") -> bytes:
+    """An aggregate that names one key once, for all of its records."""
+    return sealed(text(1, key.encode()) + text(3, number(1, 0) + text(3, data)) * records)
+
+
+def test_a_key_that_is_longer_than_any_record_may_have_breaks_an_aggregate() -> None:
+    longest = repeating("ü" * 256, 2)
+    assert [len(piece.records) for piece in read(answer((7, longest)))] == [2]
+    broken = repeating("k" * 257, 3)
+    found = read(answer((7, broken)))
+    assert (rows(found), odd(found)) == ([("7", broken)], Oddities(broken=1))
+
+
+@pytest.mark.parametrize("most", [1, 1000, 100_000])
+def test_an_aggregate_is_cut_by_bytes_too(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(deaggregation, "MOST_BYTES", 10_000)
+    payload = repeating("k" * 250, 500, b"x" * 50)
+    found = read(answer((7, payload), (8, b"plain"), (9, payload)), most=most)
+    assert len(rows(found)) == 1001
+    assert max(piece.records.num_rows for piece in found) == min(most, 35)  # one of them is plain
+    again = [read(answer((7, payload), (8, b"plain"), (9, payload)), piece.next, most=most) for piece in found[:3]]
+    assert [len(rows(rest)) for rest in again] == [1001 - n * min(most, 34) for n in (1, 2, 3)]
+
+
+MEASURED = """
+import resource, sys
+from tests.unit.sources.test_kinesis_aggregates import answer, repeating, pieces, Deaggregate, WHOLE
+payload = repeating("k" * {length}, {records})
+assert len(payload) < 600_000
+records = answer((7, payload))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+sum(piece.records.num_rows for piece in pieces(records, 0, Deaggregate.ON, lambda: WHOLE, 10_000))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.mark.parametrize(("length", "records"), [(500_000, 2_500), (256, 80_000)])
+def test_half_a_megabyte_never_becomes_gigabytes(length: int, records: int) -> None:
+    script = MEASURED.format(length=length, records=records)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 100, "MiB more at the peak"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 from shardbatch.core.ports import Clock
 from shardbatch.core.position import TRIM_HORIZON, Position, after, at_timestamp
 from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.errors import ConfigurationError, InvalidAnswer, SourceError, Throttled
 from shardbatch.sources import load_source
-from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
+from shardbatch.sources.kinesis import KinesisOptions, KinesisSource, event_stream
 from shardbatch.sources.kinesis.deaggregation import fresh
 from shardbatch.sources.kinesis.decoder import SCHEMA
 from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
@@ -196,11 +198,10 @@ def test_what_is_new_after_a_checkpoint(start: Position, records: list[int], lef
 
 
 def test_a_checkpoint_is_gone_when_the_first_record_is_a_later_one_or_there_is_none() -> None:  # K-7
-    start = after("9")
-    assert not checkpoint_gone(start, numbered(9, 10), at_tip=True)
-    assert checkpoint_gone(start, numbered(10), at_tip=False)
-    assert checkpoint_gone(start, numbered(), at_tip=True)
-    assert not checkpoint_gone(start, numbered(), at_tip=False)
+    assert not checkpoint_gone("9", numbered(9, 10), at_tip=True)
+    assert checkpoint_gone("9", numbered(10), at_tip=False)
+    assert checkpoint_gone("9", numbered(), at_tip=True)
+    assert not checkpoint_gone("9", numbered(), at_tip=False)
 
 
 # pace and patience
@@ -273,3 +274,44 @@ def test_patience_ends_and_begins_anew_after_a_good_answer() -> None:
         with pytest.raises(InvalidAnswer):
             patience.expired(SourceError())
         patience.reset()
+
+
+def test_only_waiting_for_the_services_limits_counts_as_that() -> None:
+    time = Time()
+    pace = Pace(time.clock, 0.25, 10.0)
+    assert pace.take() == 0
+    pace.answered(0, idle=True)
+    assert pace.wait() == 0.25  # of the ten seconds
+    assert pace.take() == 0
+    pace.answered(4 * MIB, idle=False)
+    assert pace.wait() == 2.0
+
+
+def test_waiting_adds_up_and_comes_back_from_json() -> None:
+    found = Waiting(0.5) + Waiting(0.25, refused=2) + Waiting(resubscribed=1)
+    assert found == Waiting(0.75, 2, 1)
+    assert Waiting.from_json(found.to_json()) == found
+    assert Waiting.from_json({}) == NO_WAITING
+    assert found - Waiting(0.75, 2, 1) == NO_WAITING
+    assert not Waiting(0.05)
+
+
+def test_bytes_without_an_event_end_a_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy may keep a dead connection alive."""
+    seconds = iter(range(0, 1000, 10))
+    monkeypatch.setattr(event_stream.time, "monotonic", lambda: float(next(seconds)))
+
+    class Body:
+        closed = False
+
+        def stream(self) -> Iterator[bytes]:
+            while True:
+                yield b""
+
+        def close(self) -> None:
+            self.closed = True
+
+    body = Body()
+    with pytest.raises(InvalidAnswer, match="no event for 60 seconds"):
+        next(event_stream.events(body, lambda code, message: SourceError(code)))
+    assert body.closed

@@ -83,6 +83,26 @@ def test_a_row_that_another_one_changed_is_lost_and_the_others_are_not(
     assert settled(wire, rows) == [False, True]
 
 
+def test_nothing_is_sent_again_once_its_time_is_over(rows: list[Lease]) -> None:
+    wire = Wire(rows, "lost", "lost", "answered")
+    writes = Writes(backoff=0, within=0)
+    with pytest.raises(StoreError, match="unknown after 1 tries"):
+        writes.settle_all(replacements([(held, lease.renew(held, "w1", 8)) for held in rows]), wire.send, unanswered)
+    asked: list[int] = []
+
+    def read() -> None:
+        asked.append(1)
+        raise Unclear("silence")
+
+    with pytest.raises(StoreError, match="does not answer"):
+        writes.ask("The store", read)
+    assert (wire.deliveries, asked) == (["lost", "answered"], [1])
+
+
+def unanswered(places: Sequence[Key]) -> Mapping[tuple[str, ...], Stored]:
+    raise Unclear("silence")
+
+
 def test_an_outcome_that_cannot_be_learned_names_the_row_and_how_many_more(rows: list[Lease]) -> None:
     wire = Wire(rows, *["lost"] * 4)
     with pytest.raises(StoreError, match=r"replace of the shard_lease row .*/s-1 and of 1 others is unknown"):

@@ -21,6 +21,9 @@ from shardbatch.core.shard import MAX_HASH_KEY, HashRange, hash_key
 
 MAGIC = b"\xf3\x89\x9a\xc2"
 DIGEST_SIZE = 16
+#: Characters of a partition key, at most (Kinesis API reference, PutRecord). A message names each of its keys once and
+#: its records by number, so that a longer key would make gigabytes of a few hundred kilobytes.
+LONGEST_KEY = 256
 
 
 def _message_class() -> Any:
@@ -80,7 +83,7 @@ def look_aggregated(data: pa.Array) -> pa.Array:
 
 
 def take_apart(payload: bytes) -> Aggregate | None:
-    """The records of an aggregate; ``None`` if it is none, or is damaged (K-42).
+    """The records of an aggregate; ``None`` if it is none, is damaged (K-42), or has keys that no record may have.
 
     The answer depends on the bytes alone, for positions count the records that it has.
     """
@@ -94,6 +97,8 @@ def take_apart(payload: bytes) -> Aggregate | None:
         if not message.records or not message.IsInitialized():
             return None
         keys = [key.decode() for key in message.partition_key_table]
+        if any(len(key) > LONGEST_KEY for key in keys):
+            return None
         partition_keys = [keys[record.partition_key_index] for record in message.records]
         return Aggregate(partition_keys, [record.data for record in message.records], _hash_keys(message))
     except (DecodeError, UnicodeDecodeError, IndexError):

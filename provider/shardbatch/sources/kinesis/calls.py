@@ -11,45 +11,30 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
 from shardbatch.core.ports import Clock
-from shardbatch.errors import InvalidAnswer, IteratorExpired, ShardNotFound, SourceError, Throttled
+from shardbatch.core.waiting import NO_WAITING, Waiting
+from shardbatch.errors import InvalidAnswer, SourceError, Throttled
 from shardbatch.sources.kinesis import decoder
 from shardbatch.sources.kinesis.decoder import Decoded
 from shardbatch.sources.kinesis.event_stream import Opening, events
 from shardbatch.sources.kinesis.options import KinesisOptions, StreamName
 from shardbatch.sources.kinesis.pace import Pace, Patience
+from shardbatch.sources.kinesis.refusals import (
+    PassingRefusal,
+    PlaceRefused,
+    StreamBusy,
+    TokenExpired,
+    Unreachable,
+    named,
+    unsent,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
+__all__ = ["Caller", "PassingRefusal", "PlaceRefused", "StreamBusy", "TokenExpired", "Unreachable"]
+
 DECODED = "shardbatch.decoded"
 BODY = "shardbatch.body"
-
-THROTTLES = frozenset(
-    {
-        "KMSThrottlingException",
-        "LimitExceededException",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-    }
-)
-FAILURES = frozenset({"InternalFailure", "InternalFailureException", "ServiceUnavailable"})
-
-
-class Unreachable(SourceError):
-    """The service did not answer, or answered that it failed."""
-
-    remedy = "Check the endpoint in the connection and the network; the task may be retried."
-
-
-class TokenExpired(SourceError):
-    """The listing's token is older than its five minutes."""
-
-
-class StreamBusy(SourceError):
-    """The stream's state does not permit the call."""
 
 
 class _Now(threading.local):
@@ -58,6 +43,7 @@ class _Now(threading.local):
     caller: Caller | None = None
     pace: Pace | None = None
     sent: int = 0
+    waiting: Waiting = NO_WAITING
 
 
 _now = _Now()
@@ -68,8 +54,13 @@ def _before_send(event_name: str = "", **_: Any) -> None:
     if _now.caller is None:
         return
     if _now.pace is not None:
-        _now.pace.take()
+        _note(seconds=_now.pace.take())
     _now.caller.count(event_name.rpartition(".")[2])
+
+
+def _note(**what: Any) -> None:
+    """Count what the service's limits cost this thread."""
+    _now.waiting += Waiting(**what)
 
 
 def _before_parse(event_name: str, response_dict: Any, customized_response_dict: dict[str, Any], **_: Any) -> None:
@@ -125,6 +116,14 @@ class Caller:
         """Requests that this thread has sent so far; differences tell what a step cost."""
         return _now.sent
 
+    def waited(self) -> Waiting:
+        """What the service's limits have cost this thread so far; differences tell what a step cost."""
+        return _now.waiting
+
+    def renewed(self) -> None:
+        """Note that a subscription followed another one."""
+        _note(resubscribed=1)
+
     def patience(self) -> Patience:
         """A new count of failures."""
         return Patience(self.options.attempts, self.options.throttles)
@@ -135,7 +134,7 @@ class Caller:
         :raises SourceError: of the kind that says what to do about it.
         """
         if pace is not None:
-            pace.wait()
+            _note(seconds=pace.wait())
         outer = (_now.caller, _now.pace)
         _now.caller, _now.pace = self, pace
         try:
@@ -145,10 +144,12 @@ class Caller:
         except (ConnectionError, HTTPClientError) as error:
             raise Unreachable(f"No answer to {operation} of {self.where}: {error}") from error
         except BotoCoreError as error:
-            raise SourceError(
-                f"{operation} of {self.where} could not be sent: {error}",
-                remedy="Check the credentials and the region in the connection.",
-            ) from error
+            raise unsent(operation, self.where, error) from error
+        except RuntimeError as error:
+            if "credentials" not in str(error):
+                raise
+            # Botocore's only word for credentials that were renewed and have expired all the same.
+            raise PassingRefusal(f"{operation} of {self.where} could not be sent: {error}") from error
         finally:
             _now.caller, _now.pace = outer
         return answer
@@ -161,13 +162,14 @@ class Caller:
                 return self.once(operation, **parameters)
             except Throttled as error:
                 delay = patience.throttled(error)
+                _note(seconds=delay)
             except (InvalidAnswer, Unreachable) as error:
                 delay = patience.failed(error)
             self.clock.sleep(delay)
 
-    def records(self, iterator: str, pace: Pace) -> Decoded:
-        """One answer of GetRecords, whole."""
-        limit = self.options.page_records
+    def records(self, iterator: str, pace: Pace, limit: int | None = None) -> Decoded:
+        """One answer of GetRecords, whole; of at most ``limit`` records, default the options' ``page_records``."""
+        limit = limit or self.options.page_records
         answer = self.once("get_records", pace, ShardIterator=iterator, Limit=limit, **self.stream.owner)
         decoded = answer.get(DECODED)
         found = decoded if isinstance(decoded, Decoded) else decoder.adapt(answer)
@@ -191,22 +193,10 @@ class Caller:
         return events(answer[BODY], lambda code, message: self._named("subscribe_to_shard", code, message))
 
     def _named(self, operation: str, code: str, message: str, status: int = 0) -> SourceError:
-        text = f"{operation} of {self.where}: {code}: {message}"
-        if code in THROTTLES:
-            return Throttled(text)
-        if code == "ExpiredIteratorException":
-            return IteratorExpired(text)
-        if code == "ExpiredNextTokenException":
-            return TokenExpired(text)
-        if code == "ResourceNotFoundException":
-            return ShardNotFound(text)
-        if code == "ResourceInUseException":
-            return StreamBusy(text)
-        if status >= 500 or code in FAILURES:
-            return Unreachable(text)
-        refused = SourceError(text, remedy="Check the permissions of the connection's role and the stream's policy.")
-        refused.retryable = False
-        return refused
+        error = named(operation, self.where, code, message, status)
+        if isinstance(error, Throttled):
+            _note(refused=1)
+        return error
 
 
 def _reason(response: Mapping[str, Any]) -> tuple[str, str, int]:

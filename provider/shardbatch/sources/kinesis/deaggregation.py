@@ -24,6 +24,10 @@ AskRange = Callable[[], "HashRange | None"]
 
 NUMBER, SUB, KEY, ARRIVAL, DATA = range(5)
 
+#: Bytes of keys and data that a piece of aggregates has at most, unless a single record has more. A message names a key
+#: once for all of its records, so they may be far more than the answer's bytes.
+MOST_BYTES = 8 << 20
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -51,7 +55,7 @@ def fresh(records: pa.RecordBatch, start: Position) -> tuple[pa.RecordBatch, int
 
 
 def pieces(records: pa.RecordBatch, read: int, how: Deaggregate, ask_range: AskRange, most: int) -> Iterator[Piece]:
-    """The records in pieces of at most ``most``, at least one piece; ``read`` as :func:`fresh` says.
+    """The records in pieces of at most ``most`` and about 8 MiB, at least one piece; ``read`` as :func:`fresh` says.
 
     An answer without aggregates is one piece, as it is.
     """
@@ -98,6 +102,10 @@ class _Columns:
     broken: int = 0
     dropped: int = 0
     place: tuple[int, int] | None = None
+    bytes: int = 0
+
+    def full(self, most: int) -> bool:
+        return len(self.rows) >= most or self.bytes >= MOST_BYTES
 
     def piece(self, records: pa.RecordBatch, *, more: bool) -> Piece:
         rows = pa.array(self.rows, pa.int32())
@@ -146,11 +154,10 @@ class _Unpacking:
     def _add(self, row: int, packed: Aggregate, outside: list[bool], first: int) -> Iterator[Piece]:
         """Add what a row holds; yield what is full before."""
         while first < len(packed):
-            room = self._most - len(self._columns.rows)
-            if room <= 0:
+            if self._columns.full(self._most):
                 yield self._columns.piece(self._records, more=True)
-                self._columns, room = _Columns(), self._most
-            stop = min(len(packed), first + room)
+                self._columns = _Columns()
+            stop = self._fitting(packed, first)
             self._columns.rows += [row] * (stop - first)
             self._columns.subs += range(first, stop)
             self._columns.keys += packed.partition_keys[first:stop]
@@ -158,6 +165,15 @@ class _Unpacking:
             self._columns.foreign += sum(outside[first:stop])
             self._columns.place = (row, stop - 1)
             first = stop
+
+    def _fitting(self, packed: Aggregate, first: int) -> int:
+        """Behind the last record from ``first`` on that the piece has room for, at least one; its bytes are counted."""
+        stop, last = first, min(len(packed), first + self._most - len(self._columns.rows))
+        while stop < last and (stop == first or self._columns.bytes < MOST_BYTES):
+            key = packed.partition_keys[stop]
+            self._columns.bytes += len(packed.data[stop]) + (len(key) if key.isascii() else 4 * len(key))
+            stop += 1
+        return stop
 
     def _single(self, row: int) -> Aggregate:
         """A plain record, or one that is damaged, as the only one of an aggregate."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from binascii import crc32
 from collections.abc import Callable, Generator, Iterator, Mapping
 from struct import pack
@@ -15,6 +16,10 @@ from urllib3.exceptions import HTTPError
 from shardbatch.errors import InvalidAnswer, SourceError
 from shardbatch.sources.kinesis import decoder
 from shardbatch.sources.kinesis.decoder import Decoded
+
+#: Seconds without an event after which a subscription counts as dead: the service sends one at least every 5 seconds,
+#: without records if there are none (Kinesis developer guide, SubscribeToShard).
+LONGEST_SILENCE = 60.0
 
 #: Makes our error of an error's code and message.
 Named = Callable[[str, str], SourceError]
@@ -41,11 +46,15 @@ def events(body: Any, named: Named) -> Generator[Decoded, None, None]:
     """The events of an answer's body until the service ends it, which it does after five minutes.
 
     :raises SourceError: what ``named`` makes of an error that the service sends in place of an event.
-    :raises InvalidAnswer: if the body is cut short, or a frame is damaged.
+    :raises InvalidAnswer: if the body is cut short, a frame is damaged, or bytes come without an event for
+        :data:`LONGEST_SILENCE`. A body from which nothing comes at all ends by the client's ``read_timeout``.
     """
     buffer = EventStreamBuffer()
+    heard = time.monotonic()
     try:
         for chunk in body.stream():
+            if time.monotonic() - heard > LONGEST_SILENCE:
+                raise InvalidAnswer(f"A subscription sent no event for {LONGEST_SILENCE:.0f} seconds.")
             buffer.add_data(chunk)
             for frame in buffer:
                 headers = cast("Mapping[str, Any]", frame.headers)
@@ -53,6 +62,7 @@ def events(body: Any, named: Named) -> Generator[Decoded, None, None]:
                     raise named(*_reason(headers, frame.payload))
                 if headers.get(":event-type") == "SubscribeToShardEvent":
                     yield decoder.decode_event(frame.payload)
+                    heard = time.monotonic()  # after the pause in which its records were landed
     except (HTTPError, OSError, ParserError) as error:
         raise InvalidAnswer(f"A subscription was cut short: {type(error).__name__}.") from error
     finally:

@@ -9,7 +9,8 @@ from datetime import timedelta
 from typing import Any
 
 from shardbatch.core.ports import Clock
-from shardbatch.errors import SourceError, StreamNotFound
+from shardbatch.errors import InvalidAnswer, IteratorExpired, ShardNotFound, SourceError, StreamNotFound, Throttled
+from shardbatch.sources.kinesis.calls import PlaceRefused, Unreachable
 from shardbatch.sources.kinesis.decoder import Decoded
 from shardbatch.sources.kinesis.pace import BYTES_PER_SECOND, LONGEST_REFUSAL
 from shardbatch.sources.kinesis.polling import Polling, Wait
@@ -26,8 +27,9 @@ LEAST_LEFT = 30.0
 FULL_SHARE = 0.75
 #: Part of the time that must have gone by before an estimate counts.
 EVIDENCE = 0.05
-#: Failures in a row after which a subscription is given up for polling; a refusal that will not pass counts for all.
+#: Failures in a row after which a subscription is given up for polling; one that is not asked for again counts for all.
 MOST_FAILURES = 3
+ASKED_AGAIN = (InvalidAnswer, IteratorExpired, PlaceRefused, ShardNotFound, Throttled, Unreachable)
 
 
 class Deadline:
@@ -65,9 +67,10 @@ class Progress:
         self._bytes += answer.metered_bytes
         self._lag_ms = answer.millis_behind_latest
         if answer.records.num_rows:
-            arrivals = answer.records.column("arrival_time")
-            first = self._arrivals[0] if self._arrivals else arrivals[0].value // 1000
-            self._arrivals = (first, arrivals[-1].value // 1000)
+            known = answer.records.column("arrival_time").drop_null()  # a server may tell no time of a record
+            if len(known):
+                first = self._arrivals[0] if self._arrivals else known[0].value // 1000
+                self._arrivals = (first, known[-1].value // 1000)
 
     def too_slow(self) -> bool:
         """Whether polling will not reach the tip in the time that is left, and fan-out would be faster."""
@@ -115,7 +118,7 @@ class Choosing:
             raise
         except SourceError as error:
             self._failures += 1
-            if error.retryable and self._failures < MOST_FAILURES:
+            if isinstance(error, ASKED_AGAIN) and self._failures < MOST_FAILURES:
                 raise
             self._give_up(error)
             return Wait(0.0)

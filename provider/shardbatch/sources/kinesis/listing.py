@@ -11,6 +11,10 @@ from shardbatch.errors import InvalidAnswer, ShardNotFound, SourceError, StreamN
 from shardbatch.sources.kinesis.calls import Caller, StreamBusy, TokenExpired
 
 CREATING_POLL = 0.5
+#: Denials in a row after which a stream counts as missing, which is final: the service may deny one that it has for a
+#: moment.
+MOST_DENIALS = 3
+DENIAL_POLL = 0.2
 
 
 def describe(caller: Caller) -> dict[str, Any]:
@@ -20,11 +24,16 @@ def describe(caller: Caller) -> dict[str, Any]:
     :raises SourceError: if it is still being created after the options' time.
     """
     deadline = caller.clock.monotonic() + caller.options.creating_timeout.total_seconds()
+    denied = 0
     while True:
         try:
             answer = caller.patiently("describe_stream_summary", **caller.stream.address)
         except ShardNotFound as error:
-            raise missing(caller) from error
+            denied += 1
+            if denied >= MOST_DENIALS:
+                raise missing(caller) from error
+            caller.clock.sleep(DENIAL_POLL)
+            continue
         summary: dict[str, Any] = answer.get("StreamDescriptionSummary") or {}
         if "StreamARN" not in summary:
             raise InvalidAnswer(f"The description of the {caller.where} was cut short.")
@@ -52,10 +61,8 @@ def list_all(caller: Caller) -> list[Shard]:
     for _ in range(2):
         try:
             shards = _listed(caller)
-        except StreamBusy:
-            shards = {}
-        except ShardNotFound as error:
-            raise missing(caller) from error
+        except (ShardNotFound, StreamBusy):
+            shards = {}  # the description tells whether there is a stream
         if shards:
             return sorted(shards.values(), key=lambda s: (int(s.starting_sequence_number or 0), s.shard_id))
         describe(caller)

@@ -31,35 +31,41 @@ class Pace:
         self._interval = interval
         self._idle_interval = idle_interval
         self._free_at = float("-inf")
+        self._idle_until = float("-inf")
         self._lock = threading.Lock()
 
     def remaining(self) -> float:
         """Seconds until the shard may be asked again."""
-        return max(0.0, self._free_at - self._clock.monotonic())
+        return max(0.0, max(self._free_at, self._idle_until) - self._clock.monotonic())
 
-    def wait(self) -> None:
-        """Sleep until the shard may be asked, without asking."""
-        remaining = self.remaining()
-        if remaining > 0:
-            self._clock.sleep(remaining)
+    def wait(self) -> float:
+        """Sleep until the shard may be asked, without asking; seconds of that for the service's limits."""
+        return self._sleep(self.remaining(), self._free_at)
 
-    def take(self) -> None:
-        """Sleep until the shard may be asked, and count a call that is sent right then."""
+    def take(self) -> float:
+        """Sleep until the shard may be asked, and count a call that is sent right then; seconds of the sleep for the
+        service's limits."""
         with self._lock:
-            remaining = self.remaining()
+            remaining, free_at = self.remaining(), self._free_at
             self._free_at = self._clock.monotonic() + remaining + self._interval
-        if remaining > 0:
-            self._clock.sleep(remaining)
+        return self._sleep(remaining, free_at)
 
     def answered(self, metered_bytes: int, *, idle: bool) -> None:
         """Charge an answer that has just come in whole."""
         rest = metered_bytes / BYTES_PER_SECOND
         if metered_bytes >= FULL_ANSWER:
             rest = max(rest, FULL_ANSWER_REST)
-        if idle:
-            rest = max(rest, self._idle_interval)
         with self._lock:
-            self._free_at = max(self._free_at, self._clock.monotonic() + rest)
+            now = self._clock.monotonic()
+            self._free_at = max(self._free_at, now + rest)
+            if idle:
+                self._idle_until = now + self._idle_interval
+
+    def _sleep(self, remaining: float, free_at: float) -> float:
+        limited = min(remaining, max(0.0, free_at - self._clock.monotonic()))
+        if remaining > 0:
+            self._clock.sleep(remaining)
+        return limited
 
 
 class Patience:
@@ -98,7 +104,9 @@ class Patience:
         """An iterator or a token was too old; a new one is asked for at once."""
         self._expired += 1
         if self._expired >= self._attempts:
-            raise InvalidAnswer(f"{self._expired} iterators or tokens in a row were expired when used.") from error
+            raise InvalidAnswer(
+                f"{self._expired} iterators or tokens in a row were expired or unknown when used."
+            ) from error
         return 0.0
 
     def _delay(self, failures: int, first: float, most: float) -> float:

@@ -39,7 +39,9 @@ class Way(Protocol):
 class Polling:
     """Asks with an iterator, and with the one that the last believed answer gave."""
 
-    def __init__(self, caller: Caller, pace: Pace, shard_id: str) -> None:
+    def __init__(self, caller: Caller, pace: Pace, shard_id: str, limit: int | None = None) -> None:
+        """:param limit: records that one answer may hold at most, default the options' ``page_records``."""
+        self._limit = limit
         self._caller = caller
         self._pace = pace
         self._shard_id = shard_id
@@ -49,7 +51,7 @@ class Polling:
         """One answer of GetRecords."""
         if self._iterator is None:
             self._iterator = self._new_iterator(place)
-        return self._caller.records(self._iterator, self._pace)
+        return self._caller.records(self._iterator, self._pace, self._limit)
 
     def accept(self, answer: Decoded) -> None:
         """Go on with its iterator."""

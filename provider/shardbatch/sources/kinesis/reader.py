@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,142 +13,265 @@ import pyarrow as pa
 from shardbatch.core.ports import Page
 from shardbatch.core.position import Kind, Position
 from shardbatch.core.shard import Shard
-from shardbatch.errors import InvalidAnswer, IteratorExpired, ShardNotFound, Throttled
-from shardbatch.sources.kinesis.calls import Caller, Unreachable
+from shardbatch.core.slice import Oddities
+from shardbatch.core.waiting import NO_WAITING, Waiting
+from shardbatch.errors import InvalidAnswer, IteratorExpired, ShardNotFound, SourceError, Throttled
+from shardbatch.sources.kinesis.calls import Caller, PlaceRefused, Unreachable
 from shardbatch.sources.kinesis.deaggregation import AskRange, Piece, fresh, pieces
 from shardbatch.sources.kinesis.decoder import Decoded, empty
+from shardbatch.sources.kinesis.end_proof import EndProof, Found
 from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import list_all
-from shardbatch.sources.kinesis.polling import Wait, Way
+from shardbatch.sources.kinesis.polling import Polling, Wait, Way
+from shardbatch.sources.kinesis.refusals import malformed
 
+#: Steps of the proof of an end between two pages; more than most proofs have.
+SILENT_STEPS = 20
 EPOCH = datetime.fromtimestamp(0, UTC)
+NOT_A_PLACE = (
+    "The checkpoint is none of this shard, or lies beyond its last record. If the stream was replaced by another one, "
+    "choose another app_name; else 'airflow shardbatch reset --shard {} --to TRIM_HORIZON' reads all that the shard "
+    "still holds, some of it again."
+)
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Seconds before the next step; ``limits``: it is the service's limits that ask for them."""
+
+    seconds: float = 0.0
+    limits: bool = False
 
 
 class ShardReader:
-    """One read of one shard from a position on. Used by one thread at a time."""
+    """One read of one shard from a position on. Used by one thread at a time.
 
-    def __init__(self, caller: Caller, way: Way, shard_id: str, start: Position, ask_range: AskRange) -> None:
+    :param way: how answers come.
+    :param probe: asks again where an end has to be proved.
+    """
+
+    def __init__(
+        self, caller: Caller, way: Way, probe: Polling, shard_id: str, start: Position, ask_range: AskRange
+    ) -> None:
         self._caller = caller
         self._way = way
+        self._probe = probe
         self._ask_range = ask_range
         self._shard_id = shard_id
         self._start = start
         self._next = start
         self._last_read: str | None = None
-        self._expect_checkpoint = start.kind is Kind.AFTER_SEQUENCE_NUMBER
-        self._end_claimed_at: Position | None = None
+        #: The record that the next records must begin with, or it is gone; ``None`` once that is known.
+        self._expected = start.sequence_number if start.kind is Kind.AFTER_SEQUENCE_NUMBER else None
+        self._from_oldest = False
+        self._proof: EndProof | None = None
         self._patience = caller.patience()
-        self._sent = caller.sent()
+        self._paused = NO_WAITING
+        self._mark()
 
     def pages(self) -> Iterator[Page]:
         """Pages until the shard's end; a refused call shows as an empty page of unknown lag, so that the reader can
         look at its limits before the wait."""
+        self._mark()
         try:
             while True:
-                self._sent = self._caller.sent()
-                found, delay = self._step()
+                found, pause = self._step()
                 for page in found:
                     yield page
+                    self._mark()
                     if page.ended:
                         return
-                if delay > 0:
-                    self._caller.clock.sleep(delay)
+                if pause.seconds > 0:
+                    self._caller.clock.sleep(pause.seconds)
+                    self._paused += Waiting(pause.seconds if pause.limits else 0.0)
         finally:
             self._way.drop()
 
-    def _step(self) -> tuple[Iterable[Page], float]:
-        """Ask once: the pages that there are, and seconds to wait before the next step."""
+    def _mark(self) -> None:
+        """From here on count what the next page costs. It is counted by thread, and after a page another one may go
+        on."""
+        self._sent, self._waited = self._caller.sent(), self._caller.waited()
+
+    def _step(self) -> tuple[Iterable[Page], Pause]:
+        """Ask once: the pages that there are, and the pause before the next step."""
         try:
-            answer = self._way.ask(iterator_parameters(self._start, self._last_read))
+            if self._proof is not None:
+                return self._prove(self._proof), Pause()
+            answer = self._way.ask(self._place())
             if isinstance(answer, Wait):
-                return [self._page(Piece(empty(), None), lag=None)], answer.seconds
+                return self._nothing(), Pause(answer.seconds, limits=True)
             ended, children = self._believe(answer)
+            if not ended and answer.next_iterator is None and not answer.records.num_rows:
+                self._proof = self._begin_proof(answer)
+                return (), Pause()
         except Throttled as error:
-            delay = self._patience.throttled(error)
-            return [self._page(Piece(empty(), None), lag=None)], delay
+            return self._nothing(), Pause(self._patience.throttled(error), limits=True)
         except IteratorExpired as error:
             self._way.drop()
-            return (), self._patience.expired(error)
+            return (), Pause(self._patience.expired(error))
         except ShardNotFound as error:
             return self._gone(error)
+        except PlaceRefused as error:
+            self._begin_at_oldest(error)
+            return (), Pause()
         except (InvalidAnswer, Unreachable) as error:
             self._way.reject()
-            return (), self._patience.failed(error)
+            return (), Pause(self._patience.failed(error))
         self._patience.reset()
         self._way.accept(answer)
-        return self._deliver(answer, ended, children), 0.0
+        if answer.next_iterator is None:
+            self._way.drop()
+        return self._deliver(answer, ended, children), Pause()
+
+    # the end
 
     def _believe(self, answer: Decoded) -> tuple[bool, tuple[Shard, ...]]:
         """Whether the shard has ended, and its children.
 
-        An end that names no children is believed of a closed shard once it is claimed twice at one place: the shard may
-        have more records, and an answer that merely lost its iterator looks the same.
+        An end that names no children is none yet. The records of such an answer are as good as any: what follows them
+        is asked for with a new iterator.
 
-        :raises InvalidAnswer: if the answer contradicts itself or the listing, or is to be asked for again.
+        :raises InvalidAnswer: if the answer contradicts itself, or brings again what was read.
         """
         ending = judge(answer.next_iterator, answer.children)
-        if ending is Ending.OPEN:
-            return False, ()
         if ending is Ending.ENDED:
             return True, answer.children
-        where = f"{self._shard_id} of the {self._caller.where}"
         if ending is Ending.CONTRADICTORY:
-            raise InvalidAnswer(f"An answer on {where} contradicts itself about the shard's end.")
-        if self._end_claimed_at != self._next:
-            self._end_claimed_at = self._next
-            raise InvalidAnswer(f"An answer claims the end of {where} and names no children; it is asked for again.")
-        ended, children = confirmed(self._shard_id, list_all(self._caller))
-        if ended:
-            return True, children
-        raise InvalidAnswer(f"Answers claim the end of {where} and name no children, but the listing shows it open.")
+            raise InvalidAnswer(f"An answer on {self._where} contradicts itself about the shard's end.")
+        if ending is Ending.CLAIMED and answer.records.num_rows and self._last_read is not None:
+            last = int(answer.records.column(0)[-1].as_py())
+            if last <= int(self._last_read):
+                raise InvalidAnswer(f"An answer on {self._where} brings again what was read.")
+        return False, ()
 
-    def _gone(self, error: ShardNotFound) -> tuple[Iterable[Page], float]:
+    def _begin_proof(self, answer: Decoded) -> EndProof:
+        """An answer has neither records nor a next iterator nor children: ask the listing, then the place itself.
+
+        :raises InvalidAnswer: if the listing shows the shard open.
+        """
+        ended, children = confirmed(self._shard_id, list_all(self._caller))
+        if not ended:
+            raise InvalidAnswer(
+                f"An answer claims the end of {self._where} and names no children, but the listing shows it open."
+            )
+        last = self._last_read or self._expected
+        place = self._place()
+        if last is not None and not self._from_oldest:
+            place = {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": last}
+        return EndProof(self._probe, place, last, children)
+
+    def _prove(self, proof: EndProof) -> Iterable[Page]:
+        """Go on with the proof of an end.
+
+        An unfinished one tells nothing of the place. So it shows only now and then, as an empty page of unknown lag at
+        which the reader can look at its limits; a read that has time for one answer has it for a proof.
+        """
+        found = proof.step()
+        if found is Found.ENDED:
+            gone = self._expected is not None and not proof.met
+            return self._nothing(proof.lag_ms, ended=True, children=proof.children, checkpoint_gone=gone)
+        if found is Found.MORE:
+            self._proof = None
+            self._way.drop()
+            raise InvalidAnswer(f"An answer claimed the end of {self._where}, which has more records.")
+        return () if proof.steps % SILENT_STEPS else self._nothing()
+
+    def _gone(self, error: ShardNotFound) -> tuple[Iterable[Page], Pause]:
         """The shard is gone if the listing agrees. :raises StreamNotFound: if it is the stream that is gone."""
         if any(shard.shard_id == self._shard_id for shard in list_all(self._caller)):
             self._way.drop()
-            doubt = InvalidAnswer(
-                f"{self._shard_id} of the {self._caller.where} is listed, but the service knows no such shard or place."
-            )
+            doubt = InvalidAnswer(f"{self._where} is listed, but the service knows no such shard or place.")
             doubt.__cause__ = error
-            return (), self._patience.failed(doubt)
-        return [self._page(Piece(empty(), None), lag=None, ended=True, gone=True)], 0.0
+            return (), Pause(self._patience.failed(doubt))
+        return self._nothing(ended=True, gone=True), Pause()
+
+    # places
+
+    def _place(self) -> dict[str, Any]:
+        """Where a way that has to begin anew begins."""
+        if self._from_oldest:
+            return {"ShardIteratorType": "TRIM_HORIZON"}
+        return iterator_parameters(self._start, self._last_read)
+
+    def _begin_at_oldest(self, error: PlaceRefused) -> None:
+        """The service does not take the place: begin at the oldest record, which tells whether it has expired.
+
+        :raises SourceError: if the place is no record's, or the oldest record is refused too.
+        """
+        self._way.drop()
+        self._proof = None
+        if self._from_oldest or self._next.kind is not Kind.AFTER_SEQUENCE_NUMBER:
+            raise error if self._next.kind is Kind.AT_TIMESTAMP else malformed(error)
+        self._from_oldest = True
+        self._start, self._last_read, self._expected = self._next, None, self._next.sequence_number
+
+    def _require_place(self, records: pa.RecordBatch) -> None:
+        """See that what is read from the oldest record on begins at the refused place, or after it.
+
+        :raises SourceError: if it begins before it.
+        """
+        if int(records.column(0)[0].as_py()) >= int(self._expected or 0):
+            return
+        refused = SourceError(
+            f"The service does not know the place {self._next} in {self._where}, though it holds older records.",
+            remedy=NOT_A_PLACE.format(self._shard_id),
+        )
+        refused.retryable = False
+        raise refused
+
+    # pages
 
     def _deliver(self, answer: Decoded, ended: bool, children: tuple[Shard, ...]) -> Iterator[Page]:
-        records = answer.records
-        gone = self._expect_checkpoint and checkpoint_gone(
-            self._start, records, at_tip=ended or answer.millis_behind_latest == 0
-        )
-        self._expect_checkpoint &= not (gone or records.num_rows)
-        if records.num_rows:
-            self._last_read = records.column(0)[-1].as_py()
         options = self._caller.options
-        records, read = fresh(records, self._start)
+        records, read = fresh(answer.records, self._start)
+        below = Oddities(below=answer.records.num_rows - records.num_rows)
+        if answer.records.num_rows:
+            if self._from_oldest:
+                self._require_place(answer.records)
+                self._from_oldest = False
+            self._last_read = answer.records.column(0)[-1].as_py()
+        gone = False
+        if self._expected is not None and (records.num_rows or not answer.records.num_rows):
+            gone = checkpoint_gone(self._expected, records, at_tip=ended or answer.millis_behind_latest == 0)
+            if gone or records.num_rows:
+                self._expected = None
         for piece in pieces(records, read, options.deaggregate, self._ask_range, options.page_records):
             last = not piece.more
             # No lag of zero where more of the answer follows, or where it had records and none is left of them.
             tip = last and (piece.records.num_rows > 0 or answer.records.num_rows == 0)
-            yield self._page(
-                piece,
+            page = self._page(
+                replace(piece, oddities=piece.oddities + below),
                 lag=answer.millis_behind_latest if tip else max(1, answer.millis_behind_latest),
                 ended=ended and last,
                 children=children if last else (),
                 checkpoint_gone=gone,
             )
-            gone = False
+            gone, below = False, Oddities()
+            yield page
+
+    def _nothing(self, lag: int | None = None, **fields: Any) -> Iterator[Page]:
+        """One empty page, made when it is asked for, so that it counts what the step cost."""
+        yield self._page(Piece(empty(), None), lag=lag, **fields)
 
     def _page(self, piece: Piece, *, lag: int | None, **fields: Any) -> Page:
         if piece.next is not None:
             self._next = max(self._next, piece.next)
-        sent = self._caller.sent()
-        requests, self._sent = sent - self._sent, sent
+        requests, waiting = self._caller.sent() - self._sent, self._caller.waited() - self._waited + self._paused
+        self._paused = NO_WAITING
+        self._mark()
         return Page(
             piece.records,
             self._next,
             millis_behind_latest=lag,
             requests=requests,
             oddities=piece.oddities,
+            waiting=waiting,
             **fields,
         )
+
+    @property
+    def _where(self) -> str:
+        return f"{self._shard_id} of the {self._caller.where}"
 
 
 def iterator_parameters(start: Position, last_read: str | None) -> dict[str, Any]:
@@ -167,11 +291,11 @@ def iterator_parameters(start: Position, last_read: str | None) -> dict[str, Any
     raise ValueError(f"nothing can be read from {start}")
 
 
-def checkpoint_gone(start: Position, first: pa.RecordBatch, *, at_tip: bool) -> bool:
-    """Whether an answer, before which there was no record, shows that the checkpoint's record is held no more.
+def checkpoint_gone(expected: str, first: pa.RecordBatch, *, at_tip: bool) -> bool:
+    """Whether an answer, before which there was no record, shows that the expected record is held no more.
 
     Kinesis does not say so: it begins at the oldest record that it still holds, or has none up to the tip or the end.
     """
     if first.num_rows:
-        return int(first.column(0)[0].as_py()) > int(start.sequence_number or 0)
+        return int(first.column(0)[0].as_py()) > int(expected)
     return at_tip

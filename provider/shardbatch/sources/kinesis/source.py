@@ -124,7 +124,10 @@ class KinesisSource:
             yield Page(empty(), SHARD_END, ended=True, requests=0)
             return
         ask_range = partial(self._range, shard_id)
-        yield from ShardReader(self._caller, self._way(shard_id), shard_id, self.resolve(after), ask_range).pages()
+        # More than one record, so that an answer can show one that follows the place it was asked for.
+        probe = Polling(self._caller, self._pace(shard_id), shard_id, max(2, self._caller.options.page_records))
+        way = self._way(shard_id)
+        yield from ShardReader(self._caller, way, probe, shard_id, self.resolve(after), ask_range).pages()
 
     def end_reading(self, others: Callable[[], bool]) -> None:
         """Remove the consumer that fan-out needed, unless others of the application still read.

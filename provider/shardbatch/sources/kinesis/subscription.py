@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from shardbatch.errors import ShardNotFound, Throttled
-from shardbatch.sources.kinesis.calls import Caller, StreamBusy
+from shardbatch.errors import InvalidAnswer, ShardNotFound, Throttled
+from shardbatch.sources.kinesis.calls import Caller, PlaceRefused, StreamBusy
 from shardbatch.sources.kinesis.decoder import Decoded
 from shardbatch.sources.kinesis.polling import Wait
 from shardbatch.sources.kinesis.registration import LOOK_EVERY, Registration
@@ -33,6 +33,7 @@ class Subscribing:
         """The next event; ``place`` counts until one has told where a next subscription begins.
 
         :raises Throttled: if the service refuses to subscribe now, or another subscription takes this one's place.
+        :raises PlaceRefused: if the service does not take ``place``.
         :raises ShardNotFound: if shard, stream or consumer are gone.
         """
         if self._events is None:
@@ -43,6 +44,8 @@ class Subscribing:
         try:
             if self._events is None:
                 self._events = self._caller.subscribe(str(arn), self._shard_id, self._start(place))
+                if self._subscribed_at > float("-inf"):
+                    self._caller.renewed()
                 self._subscribed_at = self._caller.clock.monotonic()
             event = next(self._events, None)
         except StreamBusy as error:
@@ -52,6 +55,12 @@ class Subscribing:
             self.drop()
             self._registration.forget()
             raise
+        except PlaceRefused as error:
+            self.drop()
+            if self._continuation is None:
+                raise
+            self._continuation = None
+            raise InvalidAnswer(f"The service takes back its own place in {self._shard_id}.") from error
         except BaseException:
             self.drop()
             raise

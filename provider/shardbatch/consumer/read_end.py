@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the read of one shard ends, and what cut it short of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shardbatch.core.idle import Idle
+from shardbatch.core.interval import MARGIN_MS, Interval
+from shardbatch.core.limits import Budget
+from shardbatch.core.ports import Clock, Page
+from shardbatch.errors import SourceError, Throttled
+
+#: How often a shard is asked that answers nothing when its time is over already.
+LEAST_ASKED = 3
+
+
+class ReadEnd:
+    """Looks at every answer of a shard: whether the read ends behind it.
+
+    An incremental read ends at the tip as of the run's start, or at a limit; an interval's once all of it is read.
+    ``seen_ms`` is up to when a place that never comes to the tip was read when it passed the run's start. ``cut`` is
+    the error of a read that ended too early.
+
+    :param ahead_ms: by how much the stream's clock is ahead of this machine's; asked for an interval, if at all.
+    """
+
+    def __init__(
+        self, shard_id: str, budget: Budget, interval: Interval | None, clock: Clock, ahead_ms: Callable[[], int]
+    ) -> None:
+        self._shard_id = shard_id
+        self._budget = budget
+        self._interval = interval
+        self._clock = clock
+        self._ahead_ms = ahead_ms
+        self._began = clock.monotonic()
+        self._idle = Idle(self._began)
+        self._asked = 0
+        self._answered = False
+        self._lag: int | None = None
+        self.interval_over = False
+        self.seen_ms: int | None = None
+        self.cut: Exception | None = None
+
+    def add(self, page: Page, now_ms: int, *, moved: bool) -> None:
+        """Count an answer; ``moved``: its place is another than that of the answer before."""
+        rows, lag = page.records.num_rows, page.millis_behind_latest
+        self._asked += 1
+        self._answered |= moved or rows > 0 or page.ended or lag is not None
+        self._lag = self._lag if lag is None else lag
+        self._idle.add(rows, lag, now_ms, self._clock.monotonic())
+
+    def here(self, page: Page, last_arrival_ms: int | None) -> bool:
+        """Whether to stop after this answer; ``last_arrival_ms`` is the arrival of its last record."""
+        rows, lag = page.records.num_rows, page.millis_behind_latest
+        if page.ended:
+            return True
+        if self._interval is not None:
+            passed = last_arrival_ms is not None and self._interval.passed(last_arrival_ms)
+            self.interval_over = passed or (rows == 0 and lag == 0) or self._has_passed(self._interval)
+            return self.interval_over or self.late()
+        if self._budget.at_tip(rows, last_arrival_ms, lag):
+            return True
+        if self._idle.reached(self._budget.tip_ms):
+            # As of then, not as of now: what arrived since is unread. Arrival times may go backwards a little.
+            self.seen_ms = (self._idle.read_up_to_ms or 0) - MARGIN_MS
+            return True
+        return self._idle.still or self.late() or self._budget.full
+
+    def late(self) -> bool:
+        """Whether the time is over; an interval, which has no other end, also if its place stands still."""
+        over = self._clock.monotonic() >= self._budget.deadline
+        if self._interval is None:
+            return over and (self._answered or self._asked >= LEAST_ASKED)
+        if over:
+            self.cut = SourceError(
+                "The task's time was over before the interval of {} was read.".format(self._shard_id),
+                remedy="A retry goes on from there. If all its retries do not suffice, give the task a longer "
+                "execution_timeout or more retries, or read shorter intervals.",
+            )
+        elif self._idle.still:
+            self.cut = SourceError(
+                "Shard {} does not show whether the interval is read to its end: it is said to be {} ms behind, and "
+                "many answers without records brought it no nearer.".format(self._shard_id, self._lag),
+                remedy="What was read is kept, and a retry goes on from there: try later. If it stays so, put any "
+                "record to the shard: once one has arrived after the interval, that ends it.",
+            )
+        return self.cut is not None
+
+    def require_answer(self) -> None:
+        """See that anything was heard of the shard: if not, nobody knows whether it has records."""
+        if self.cut is None and not self._answered:
+            seconds = self._clock.monotonic() - self._began
+            self.cut = Throttled(
+                "No answer came in {:.0f} s: every call was refused, or nothing was said.".format(seconds),
+                remedy="A retry, or the next run, begins at the same place. Other readers share the shard's 5 calls "
+                "and 2 MiB a second: lower their rate, use enhanced fan-out, or give a run more time "
+                "(ReadLimits.duration).",
+            )
+
+    def _has_passed(self, interval: Interval) -> bool:
+        """Whether the place has passed it, by the stream's own clock: a worker's may be ahead of that."""
+        if self._idle.read_up_to_ms is None:
+            return False
+        return self._idle.reached(interval.to_ms + MARGIN_MS - self._ahead_ms())

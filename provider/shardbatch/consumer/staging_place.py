@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The staging folder may be set to another while slices or batches stand in the old one: nothing is looked for where it
+is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shardbatch.consumer.consumer import Consumer
+from shardbatch.consumer.listing import named
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.lease import Lease
+from shardbatch.core.ports import Landing
+from shardbatch.errors import StagingMoved
+
+#: States in which a batch's files, and what its tasks leave beside them, are still needed.
+OPEN = (BatchState.FROZEN, BatchState.PARKED)
+
+
+def require_slices_here(consumer: Consumer, rows: Iterable[Lease]) -> None:
+    """See that the slices which wait on these leases stand in this run's staging folder.
+
+    :raises StagingMoved: naming both folders, if one does not.
+    """
+    place = consumer.landing.outputs.place
+    here = place(consumer.landing.uri)
+    away = [row for row in rows if row.pending is not None and row.staging is not None and place(row.staging) != here]
+    if away:
+        raise StagingMoved(
+            "The slices of {} stand in {}, and staging is {} now.".format(
+                named([row.shard_id for row in away]), away[0].staging, consumer.landing.uri
+            )
+        )
+
+
+def require_batches_here(consumer: Consumer, batches: Iterable[Batch | None]) -> None:
+    """See that those of the batches which are not over stand in this run's staging folder.
+
+    :raises StagingMoved: naming both places, if one does not.
+    """
+    for batch in batches:
+        if batch is not None and batch.state in OPEN:
+            require_batch_here(consumer, batch)
+
+
+def require_batch_here(consumer: Consumer, batch: Batch) -> None:
+    """See that a batch, whatever its state, stands in this run's staging folder.
+
+    :raises StagingMoved: naming both places, if it does not.
+    """
+    if not stands_in(consumer.landing, batch):
+        raise StagingMoved(
+            "Batch {} stands in {}, and staging is {} now.".format(
+                batch.batch_id, batch.manifest_uri, consumer.landing.uri
+            )
+        )
+
+
+def stands_in(landing: Landing, batch: Batch) -> bool:
+    """Whether a staging folder is the one in which a batch was frozen; also if nobody knows."""
+    place = landing.outputs.place
+    here = landing.manifest_uri(batch.namespace, batch.batch_id)
+    return not batch.manifest_uri or place(batch.manifest_uri) == place(here)

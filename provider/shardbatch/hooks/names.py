@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names are checked where they enter: they stand in keys of rows and in folders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shardbatch.core.rows import Namespace
+from shardbatch.errors import ConfigurationError
+from shardbatch.stores.keys import length
+
+
+def namespace_of(app_name: Any, stream_name: Any) -> Namespace:
+    """The namespace of an application on a stream.
+
+    :param app_name: 1 to 128 printable characters, without a slash and without blanks around it; not ``.`` or ``..``.
+    :param stream_name: the same, of up to 255 characters.
+    :raises ConfigurationError: naming the name that cannot be used, and why.
+    """
+    for what, name in (("app_name", app_name), ("stream_name", stream_name)):
+        if not isinstance(name, str):
+            raise ConfigurationError(
+                f"{what} is {name!r}, a {type(name).__name__} and no text.", remedy="Give a name in quotes."
+            )
+        if len(name) > length(what):
+            raise ConfigurationError(
+                f"{what} {name[:40]!r}… has {len(name)} characters; it may have {length(what)}.",
+                remedy="Choose a shorter name.",
+            )
+        if name in (".", ".."):
+            raise ConfigurationError(f"{what} {name!r} is no name.", remedy="Choose another name.")
+    try:
+        return Namespace(app_name, stream_name)
+    except ValueError as error:
+        raise ConfigurationError(f"{error}.", remedy="Choose another name.") from error

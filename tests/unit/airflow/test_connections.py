@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections: what passes by waiting is tried again, and what a SQL connection's extra asks for reaches the driver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+import pytest
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+
+from shardbatch import SQLLeases
+from shardbatch.errors import ConfigurationError, ConnectionUnknown
+from shardbatch.hooks import connections
+from shardbatch.hooks.connections import aws_client, aws_hook, connection, sql_target
+from shardbatch.hooks.sql_fields import driver_fields
+from shardbatch.operators.step import final_errors
+
+Connect = Callable[..., None]
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def get_connection(_: str) -> Any:
+        raise error
+
+    monkeypatch.setattr(BaseHook, "get_connection", get_connection)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [AirflowNotFoundException("not defined"), ConnectionError("vault is away"), RuntimeError("API server: 503")],
+)
+def test_a_connection_that_cannot_be_had_is_tried_again(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    answering(monkeypatch, error)
+    for ask in (lambda: connection("db"), SQLLeases("db").open, SQLLeases("db").shared):
+        with pytest.raises(ConnectionUnknown, match=r"'db'.*tried again"), final_errors():
+            ask()
+
+
+def test_a_connection_that_may_not_be_read_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, PermissionError("denied"))
+    with pytest.raises(AirflowFailException, match="may not read"), final_errors():
+        connection("db")
+
+
+def test_what_a_secrets_backend_says_is_not_repeated_with_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, ValueError("cannot read postgresql://me:s3cr3t@db"))
+    with pytest.raises(ConnectionUnknown) as caught:
+        connection("db")
+    assert "s3cr3t" not in str(caught.value)
+    assert (caught.value.__cause__, caught.value.__suppress_context__) == (None, True)
+
+
+def test_an_aws_connection_is_asked_for_once(connection: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection("aws", conn_type="aws", login="AKIDEXAMPLE", password="hidden", extra={"region_name": "eu-west-1"})
+    hook = aws_hook("kinesis", "aws", None)
+    answering(monkeypatch, AirflowNotFoundException("for a moment"))
+    assert hook.conn_config.aws_access_key_id == "AKIDEXAMPLE"
+    with pytest.raises(ConnectionUnknown):
+        aws_client("kinesis", "aws", None)
+
+
+@pytest.fixture
+def drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All drivers are installed."""
+    monkeypatch.setattr(connections, "find_spec", lambda name: ModuleSpec(name, None))
+
+
+@pytest.mark.parametrize(
+    ("extra", "query", "arguments"),
+    [
+        ({"sslmode": "verify-full", "sslrootcert": "/ca"}, {"sslmode": "verify-full", "sslrootcert": "/ca"}, {}),
+        ({"sslpassword": "s3cr3t", "sslkey": "/key"}, {"sslkey": "/key"}, {"sslpassword": "s3cr3t"}),
+        ({"sqlalchemy_query": {"sslmode": "require"}}, {"sslmode": "require"}, {}),
+        (
+            {"connect_timeout": 7, "require_auth": "scram-sha-256"},
+            {"connect_timeout": "7", "require_auth": "scram-sha-256"},
+            {},
+        ),
+        ({"cursor": "dictcursor", "iam": False, "team": "lake", "ssl": False}, {}, {}),
+    ],
+)
+def test_fields_of_postgresql(extra: dict[str, Any], query: dict[str, str], arguments: dict[str, Any]) -> None:
+    found = driver_fields("postgresql", "psycopg", extra, "db")
+    assert (found.query, found.arguments) == (query, arguments)
+    assert "s3cr3t" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("database", "extra", "named"),
+    [
+        ("postgresql", {"ssl": True}, "'ssl'.*sslmode"),
+        ("postgresql", {"ssl_mode": "verify-full"}, "'ssl_mode'.*sslmode"),
+        ("postgresql", {"ssl_ca": "/ca"}, "'ssl_ca'.*sslrootcert"),
+        ("postgresql", {"iam": True}, "'iam'.*Take it out"),
+        ("postgresql", {"sslrootcrt": "/ca"}, "'sslrootcrt'"),
+        ("postgresql", {"sqlalchemy_query": {"tls": "1"}}, "'tls'"),
+        ("postgresql", {"auth_plugin": "x"}, "'auth_plugin'"),
+        ("postgresql", {"azure_oauth_scope": "x"}, "'azure_oauth_scope'"),
+        ("mysql", {"sslmode": "require"}, "'sslmode'.*ssl_mode"),
+        ("mysql", {"sslrootcert": "/ca"}, "'sslrootcert'.*ssl_ca"),
+        ("mysql", {"ssl_mode": "PREFERRED"}, "'ssl_mode'.*REQUIRED"),
+        ("mysql", {"ssl_mode": "VERIFY_IDENTITY"}, "ssl_ca"),
+        ("mysql", {"ssl": {"crl": "/x"}}, "'ssl: crl'"),
+        ("mysql", {"ssl": "{not json"}, "JSON"),
+        ("mariadb", {"iam": "true"}, "'iam'"),
+        ("mysql", {"auth_plugin_map": "x"}, "'auth_plugin_map'"),
+        ("mysql", {"read_timeout": "soon"}, "read_timeout"),
+        ("mysql", {"connect_timeout": -1}, "connect_timeout"),
+    ],
+)
+def test_a_field_that_cannot_be_handed_on_is_refused_by_name(database: str, extra: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named) as caught:
+        driver_fields(database, "psycopg" if database == "postgresql" else "pymysql", extra, "db")
+    assert caught.value.remedy
+
+
+VERIFIED = {"ssl": {"ca": "/ca", "verify_mode": True, "check_hostname": True}}
+ENCRYPTED = {"ssl": {"verify_mode": False, "check_hostname": False}}
+
+
+@pytest.mark.parametrize(
+    ("extra", "pymysql", "mysqlclient"),
+    [
+        ({"ssl_ca": "/ca"}, VERIFIED, {"ssl_mode": "VERIFY_IDENTITY", "ssl": {"ca": "/ca"}}),
+        ({"ssl": {"ca": "/ca"}}, VERIFIED, {"ssl_mode": "VERIFY_IDENTITY", "ssl": {"ca": "/ca"}}),
+        ({"ssl": json.dumps({"ca": "/ca"})}, VERIFIED, {"ssl_mode": "VERIFY_IDENTITY", "ssl": {"ca": "/ca"}}),
+        ({"ssl": True}, ENCRYPTED, {"ssl_mode": "REQUIRED"}),
+        ({"ssl_mode": "required"}, ENCRYPTED, {"ssl_mode": "REQUIRED"}),
+        ({"ssl_mode": "DISABLED", "ssl_ca": "/ca"}, {"ssl_disabled": True}, {"ssl_mode": "DISABLED"}),
+        (
+            {"ssl_mode": "verify-identity", "ssl_ca": "/ca"},
+            VERIFIED,
+            {"ssl_mode": "VERIFY_IDENTITY", "ssl": {"ca": "/ca"}},
+        ),
+        (
+            {"ssl_mode": "VERIFY_CA", "ssl_ca": "/ca", "ssl_cert": "/c", "ssl_key": "/k"},
+            {"ssl": {"ca": "/ca", "cert": "/c", "key": "/k", "verify_mode": True, "check_hostname": False}},
+            {"ssl_mode": "VERIFY_CA", "ssl": {"ca": "/ca", "cert": "/c", "key": "/k"}},
+        ),
+        (
+            {"ssl_ca": "/ca", "ssl_check_hostname": "false"},
+            {"ssl": {"ca": "/ca", "verify_mode": True, "check_hostname": False}},
+            {"ssl_mode": "VERIFY_CA", "ssl": {"ca": "/ca"}},
+        ),
+        ({"ssl": False}, {}, {}),
+        ({"charset": "utf8mb4"}, {}, {}),
+        (
+            {"read_timeout": "7", "write_timeout": 8},
+            {"read_timeout": 7, "write_timeout": 8},
+            {"read_timeout": 7, "write_timeout": 8},
+        ),
+    ],
+)
+def test_fields_of_mysql(extra: dict[str, Any], pymysql: dict[str, Any], mysqlclient: dict[str, Any]) -> None:
+    assert driver_fields("mysql", "pymysql", extra, "db").arguments == pymysql
+    assert driver_fields("mariadb", "MySQLdb", extra, "db").arguments == mysqlclient
+
+
+def test_a_mysql_connection_reaches_its_driver(connection: Connect, drivers: None) -> None:
+    extra = {"ssl_ca": "/ca", "read_timeout": 7, "charset": "utf8mb4"}
+    connection("db", conn_type="mysql", host="db", login="u", password="s3cr3t", schema="leases", extra=extra)
+    target = sql_target("db")
+    assert target.url.render_as_string(hide_password=True) == "mysql+pymysql://u:***@db/leases?charset=utf8mb4"
+    assert target.arguments == {**VERIFIED, "read_timeout": 7}
+    assert "s3cr3t" not in repr(target)
