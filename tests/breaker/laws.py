@@ -99,6 +99,8 @@ class Laws:
             assert new.attempt >= old.attempt, f"{name}: its attempts go back"
             assert new.decided >= old.decided, f"{name}: an older attempt is decided"
             assert new.manifest_digest == old.manifest_digest, f"{name}: its manifest was changed"
+            if new.attempt > old.attempt and written.process.task == "freeze":
+                assert new.owner == written.process.owner, f"{name}: an attempt of a batch that belongs to {new.owner}"
             if new.attempt > old.attempt and not over(old):
                 self._grace(name, old, written.process)
         if old is None or new.attempt_seen_ms != old.attempt_seen_ms or new.attempt_ref != old.attempt_ref:

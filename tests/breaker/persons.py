@@ -13,9 +13,9 @@ from shardbatch.consumer.park import park, unpark
 from shardbatch.consumer.release import release
 from shardbatch.consumer.reset import reset
 from shardbatch.consumer.set_aside import set_aside
-from shardbatch.core.batch import Batch
+from shardbatch.core.batch import KEPT, Batch, BatchState
 from shardbatch.core.lease import Lease
-from shardbatch.core.owner import Owner
+from shardbatch.core.owner import Owner, ResetHolder
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp
 from tests.breaker.faults import SteppedLanding, SteppedStore, asked
 from tests.breaker.process import Process
@@ -40,6 +40,33 @@ def choices(world: World, verb: str) -> list[str]:
     if verb == "release_owner":
         return sorted({row.lease_owner for row in live if isinstance(row, Lease) and row.lease_owner})
     return [row.shard_id for row in live if isinstance(row, Lease)]
+
+
+def apt(world: World, owner: str | None = None) -> dict[str, list[str]]:
+    """The verbs that change something as rows stand, each with what it may be given: one owner's rows, or all."""
+    found: dict[str, list[str]] = {}
+    for row in world.rows.values():
+        if isinstance(row, Batch) and owner in (None, row.owner):
+            for verb in _fit_batch(row):
+                found.setdefault(verb, []).append(row.batch_id)
+        elif isinstance(row, Lease) and not row.scope and owner in (None, row.lease_owner):
+            for verb in ("reset", "reset_all", *(("accept_gap",) if row.landed and row.waits_for_gap else ())):
+                found.setdefault(verb, []).append(row.shard_id)
+            if row.lease_owner and row.batch_id is None and ResetHolder.parse(row.lease_owner) is None:
+                found.setdefault("release_owner", []).append(row.lease_owner)
+    return found
+
+
+def _fit_batch(row: Batch) -> tuple[str, ...]:
+    """The verbs that fit a batch; people do not park those of intervals here."""
+    if row.state is BatchState.COMMITTED:
+        seen = bool(row.scope) and row.set_aside is None and bool(row.start or row.roots)
+        return ("drop",) if seen or row.set_aside == KEPT else ()
+    if row.state is BatchState.VOID:
+        return ()
+    if row.scope:
+        return ASKING
+    return (*ASKING, "unpark") if row.state is BatchState.PARKED else (*ASKING, "park", "release")
 
 
 def place(world: World, shard_id: str, kind: int) -> Position:

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Asset
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from shardbatch import KinesisStream, Policies, SQLLeases, Staging, StreamBatch, errors
 from shardbatch.core.start import Work
 from shardbatch.hooks import steps as hooked
+from shardbatch.operators.commit import CommitOperator
 from tests.support.scripted import ScriptedStream
 
 WORK = "orders.work"
@@ -35,6 +36,7 @@ class Runs:
     pushed: dict[str, dict[tuple[str, str], Any]] = field(default_factory=lambda: defaultdict(dict))
     notes: dict[tuple[str, str], dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
     events: list[dict[str, Any]] = field(default_factory=list)
+    confs: dict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
 
     def execute(self, run: str, name: str, clearing: int = 0, dies_at: str = "") -> Any:
         """One try of a task; ``dies_at`` is the output at which its worker dies."""
@@ -55,7 +57,12 @@ class Runs:
         context: Any = {
             "ti": SimpleNamespace(dag_id="d", run_id=run, xcom_push=push, xcom_pull=pull),
             "dag_run": SimpleNamespace(
-                dag_id="d", run_id=run, run_type="scheduled", conf={}, clear_number=clearing, start_date=None
+                dag_id="d",
+                run_id=run,
+                run_type="scheduled",
+                conf=self.confs[run],
+                clear_number=clearing,
+                start_date=None,
             ),
             "params": {},
             "task_state_store": SimpleNamespace(get=notes.get, set=notes.__setitem__),
@@ -238,6 +245,39 @@ def test_a_batch_makes_one_event_and_its_replay_none(runs: Runs) -> None:
     runs.execute("r1", "commit", clearing=1)
     assert runs.pushed["r1"]["orders.commit", "committed"]["replayed"]
     assert len(runs.events) == 1
+
+
+def test_a_run_that_replays_the_batch_of_another_makes_no_event_although_its_commit_died(runs: Runs) -> None:
+    runs.stream.put("a")
+    runs.upto("r1", "freeze")
+    runs.states["r1"] = {WORK: "success"}
+    runs.execute("r1", "commit")
+    runs.finished.add("r1")
+    runs.confs["r2"] = {"orders.replay": runs.pushed["r1"]["orders.freeze", "batch_id"]}
+    runs.states["r2"] = {WORK: "success"}
+    for name in ("claim", "freeze"):
+        runs.execute("r2", name)
+    with pytest.raises(SystemExit):
+        runs.execute("r2", "commit", dies_at="committed")
+    runs.execute("r2", "commit")
+    assert runs.pushed["r2"]["orders.commit", "committed"]["records"] == 1
+    assert len(runs.events) == 1
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("incremental", {"watermark": "b1"}), ("interval", {})])
+def test_only_a_live_run_moves_the_watermark_that_an_asset_shows(mode: str, kept: dict[str, str]) -> None:
+    """An interval's places are of long ago."""
+    asset, seen = Asset("flights"), {}
+    task = CommitOperator(
+        task_id="commit", app_name="etl", stream=KinesisStream("orders"), leases=SQLLeases("leases_db"),
+        staging=Staging("/staging"), freeze="freeze", outlets=[asset],
+    )  # fmt: skip
+    store = SimpleNamespace(set=lambda name, extra: seen.update({name: extra["batch_id"]}))
+    context: Any = {"outlet_events": defaultdict(SimpleNamespace), "asset_state_store": {asset: store}}
+    event: Any = SimpleNamespace(may_be_missing=False, done=lambda: None)
+    task._publish(context, {"batch_id": "b1", "records": 1, "mode": mode}, event, newly=True)
+    assert seen == kept
+    assert context["outlet_events"][asset].extra["batch_id"] == "b1"
 
 
 @pytest.mark.parametrize("state", ["success", "failed", "skipped", "upstream_failed"])

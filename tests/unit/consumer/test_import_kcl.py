@@ -246,6 +246,23 @@ def test_two_imports_at_once_are_one(rig: Rig) -> None:
     assert drained(rig) == sorted(unread, key=int)
 
 
+def test_an_import_that_loses_its_last_write_to_another_writes_again(rig: Rig) -> None:
+    kcl, unread = half_read(rig)
+
+    def noted() -> None:
+        row = application(rig)
+        if row.importing is not None:
+            assert rig.store.replace(row, row.acted("another verb"))
+
+    class LastWrite(Interrupted):
+        def create(self, row: Any) -> bool:
+            return self._store.create(row)
+
+    bring(rig, kcl, store=LastWrite(rig.store, APPLICATION, noted))
+    assert application(rig).importing is None
+    assert drained(rig) == sorted(unread, key=int)
+
+
 def test_a_lease_that_a_run_has_taken_meanwhile_is_left(rig: Rig) -> None:
     """Another import has ended and a run has begun, while this one still wants to make a lease anew."""
     kcl, _ = half_read(rig)

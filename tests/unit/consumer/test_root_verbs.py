@@ -246,6 +246,19 @@ def test_what_the_old_application_decided_is_told_before_its_root_changes_hands(
     assert list(rig.decisions()) == [batch_id]
 
 
+def test_a_decision_that_replaced_one_is_told_too_before_its_root_changes_hands(rig: Rig, heir: Namespace) -> None:
+    batch_id = committed(rig)
+    again = rig.freeze("r1", batch_id)
+    rig.work(again)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OutputRoots, "mark", killed)
+        with pytest.raises(Killed):
+            rig.commit("r1", again)
+    assert rig.decisions()[batch_id].decided == 1
+    assert adopt(rig, heir) == [(root(rig), "adopted")]
+    assert rig.decisions()[batch_id].decided == 2
+
+
 def test_a_root_is_left_while_the_old_application_has_something_undecided(rig: Rig, heir: Namespace) -> None:
     waits = undecided(rig)
     rig.commit("r1", waits)

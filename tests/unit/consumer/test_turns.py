@@ -111,6 +111,29 @@ def test_a_waiting_shard_holds_no_records_in_memory_and_loses_none(rig: Rig) -> 
     assert sizes(rig)[first] > 0
 
 
+def test_a_thread_that_is_done_takes_the_next_shard_while_another_is_slow(tmp_path: Path) -> None:
+    class SlowStream(ScriptedStream):
+        """Its first shard gives no answer before its last one is asked."""
+
+        last_asked = threading.Event()
+        waited: bool | None = None
+
+        def read(self, shard_id: str, position: Position) -> Iterator[Page]:
+            first, _, last = self.shards
+            if shard_id == first:
+                self.waited = self.last_asked.wait(10)
+            elif shard_id == last:
+                self.last_asked.set()
+            yield from super().read(shard_id, position)
+
+    rig = Rig(tmp_path / "staging", SlowStream(shards=3), options={"options": ONE_TASK})
+    for shard_id in rig.stream.shards:
+        rig.stream.put("a", shard_id=shard_id)
+    rig.run("r1", limits=ReadLimits(concurrency=2))
+    assert rig.stream.waited  # type: ignore[attr-defined]
+    assert len(rig.committed()) == 3
+
+
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_shards_that_wait_for_a_turn_leave_nothing_behind_when_the_task_is_stopped(rig: Rig, concurrency: int) -> None:
     for shard_id in list(rig.stream.shards)[1:]:

@@ -13,7 +13,7 @@ import pytest
 
 from shardbatch.consumer import Consumer
 from shardbatch.core import batch as batches
-from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.batch import Batch, BatchState, Recorded
 from shardbatch.core.owner import Owner
 from shardbatch.core.rows import BATCH, Key, Namespace
 from shardbatch.errors import BatchParked, LeaseLost
@@ -171,6 +171,15 @@ def test_what_ran_before_is_known_with_its_attempt_and_whether_its_end_was_seen(
     change(store, lambda batch: batches.open_attempt(batch, 1))
     second = attempt(store, number=2)
     assert second.earlier_application() == EarlierApplication("client:w1:42", of_this_attempt=False, ended=True)
+    second.beat("client:w1:43")
+    assert first.earlier_application() is None  # a try of the attempt before has nothing to do with this one's
+
+
+def test_a_row_names_the_applications_of_its_latest_attempt_only(store: MemoryStore) -> None:
+    attempt(store, work="orders.by_day").beat("client:w1:42")
+    change(store, lambda batch: batches.open_attempt(batch, 1))
+    attempt(store, number=2, work="orders.by_carrier").beat("client:w1:43")
+    assert row(store).applications == (2, (Recorded("client:w1:43", "orders.by_carrier"),))
 
 
 def test_a_retry_of_an_attempt_that_was_closed_is_alive_again(store: MemoryStore) -> None:
