@@ -16,8 +16,8 @@ SHORTEST = 4
 
 #: ``//user:password@host``; the password may have slashes and at signs that nobody quoted.
 _USERINFO = re.compile(r"(//[^\s/@:?#]{0,256}):(\S{1,2000})@")
-#: ``user:password@host`` with nothing before it.
-_BARE = re.compile(r"""(?<![^\s'"(=<\[,`])([^\s:/@'"(=<\[,`]{1,256}):(?!//)(\S{1,2000})@(?=[\w\[.-])""")
+#: ``user:password@host`` with nothing before it; an ARN with an at sign behind it is none.
+_BARE = re.compile(r"""(?<![^\s'"(=<\[,`])(?!arn:)([^\s:/@'"(=<\[,`]{1,256}):(?!//)(\S{1,2000})@(?=[\w\[.-])""")
 _VALUE = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)"""
 _SECRET = "passw(?:or)?d|passwd|pwd|passfile|passphrase|secret"
 _OTHERS = "token|credential|api[_-]?key|(?:access|account|private|shared)[_-]?key|signature|sig"

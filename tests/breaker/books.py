@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from shardbatch.core.batch import Batch
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, after
 from shardbatch.core.rows import Key
-from shardbatch.core.slice import Slice
+from shardbatch.core.slice import Gap, Slice
 from tests.breaker.stream import Sent
 
 Shard = tuple[str, str]  # scope and shard id
@@ -20,8 +21,9 @@ class Books:
 
     ``committed`` has the slices of each shard in the order of their decisions, ``records`` the batch of each record;
     a reset of a shard begins both anew: ``targets`` is where to, ``before`` are the records that were committed till
-    then. ``decided`` are the rows of committed batches, ``enrolled_ms`` is when a live shard got its row or was reset,
-    ``counters`` what each lease's counter has been.
+    then, ``skipped`` those that it passed over unread. ``gaps`` are all gaps of committed slices of live shards, also
+    those from before a reset. ``decided`` are the rows of committed batches, ``enrolled_ms`` is when a live shard got
+    its row, ``counters`` what each lease's counter has been.
     """
 
     committed: dict[Shard, list[Slice]] = field(default_factory=dict)
@@ -29,6 +31,8 @@ class Books:
     decided: dict[str, Batch] = field(default_factory=dict)
     targets: dict[str, Position] = field(default_factory=dict)
     before: set[str] = field(default_factory=set)
+    skipped: set[str] = field(default_factory=set)
+    gaps: dict[str, list[Gap]] = field(default_factory=dict)
     enrolled_ms: dict[str, int] = field(default_factory=dict)
     counters: dict[Key, set[int]] = field(default_factory=dict)
 
@@ -44,19 +48,26 @@ class Books:
                 assert begins, f"{name}: its first slice of {landed.shard_id} begins in the middle"
             assert landed.after <= landed.until, f"{name}: a slice runs backwards"
             done.append(landed)
+            if not scope:
+                self.gaps.setdefault(landed.shard_id, []).extend(landed.gaps)
         assert len(rows) == len(set(rows)), f"{name}: a record is in it twice"
         for row in rows:
             assert (scope, row) not in self.records, f"{name}: {row} is in {self.records[scope, row]} too"
             self.records[scope, row] = batch_id
 
-    def reset(self, shard_id: str, target: Position, sent: dict[str, Sent], now_ms: int) -> None:
-        """A live shard goes to a position: what follows may be committed again, what expired till now is given up."""
-        self.enrolled_ms[shard_id] = now_ms
+    def reset(self, shard_id: str, target: Position, sent: dict[str, Sent]) -> None:
+        """A live shard goes to a position: what follows may be committed again."""
+        unread = {
+            name
+            for name, record in sent.items()
+            if record.shard_id == shard_id and ("", name) not in self.records and self.wanted(record)
+        }
         self.committed.pop(("", shard_id), None)
         self.targets[shard_id] = target
         for scope, row in [key for key in self.records if not key[0] and sent[key[1]].shard_id == shard_id]:
             del self.records[scope, row]
             self.before.add(row)
+        self.skipped |= {name for name in unread - self.before if not self.wanted(sent[name])}
 
     def wanted(self, sent: Sent) -> bool:
         """Whether a record of the live application has to be committed since the last reset of its shard."""
@@ -65,12 +76,17 @@ class Books:
             return sent.arrival_ms >= (target.timestamp_ms or 0)
         return not target.exact or sent.place > target
 
-    def covered(self, sent: Sent) -> bool:
-        """Whether a committed slice of the live application says that this record expired unread."""
-        for landed in self.committed.get(("", sent.shard_id), ()):
-            gap = landed.gap
-            if gap is None or gap.after >= sent.place:
-                continue
-            if gap.first_available is None or sent.place < after(gap.first_available):
-                return True
+    def covered(self, sent: Sent, waiting: Sequence[Gap] = ()) -> bool:
+        """Whether a committed slice of the live application, or what waits for the next one, says that this record was
+        not read."""
+        return any(_covers(gap, sent) for gap in (*self.gaps.get(sent.shard_id, ()), *waiting))
+
+
+def _covers(gap: Gap, sent: Sent) -> bool:
+    if gap.after >= sent.place:
         return False
+    if gap.until is not None and gap.until.kind is Kind.AT_TIMESTAMP:
+        return sent.arrival_ms < (gap.until.timestamp_ms or 0)
+    if gap.until is not None:
+        return sent.place <= gap.until
+    return gap.first_available is None or sent.place < after(gap.first_available)

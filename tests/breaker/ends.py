@@ -123,6 +123,12 @@ def _complete(world: World, laws: Laws) -> None:
     books = laws.books
     begin_ms = world.begin_ms()
     live = {row for scope, row in books.records if not scope}
+    rows = [row for row in world.rows.values() if isinstance(row, Lease) and not row.scope]
+    waiting = {row.shard_id: row.skipped for row in rows}
+    for name in books.skipped - live:
+        sent = world.stream.sent[name]
+        told = books.wanted(sent) or books.covered(sent, waiting.get(sent.shard_id, ()))
+        assert told, f"record {name} was passed over in silence"
     for name, sent in world.stream.sent.items():
         if sent.arrival_ms < begin_ms and sent.shard_id not in books.targets:
             # What the first listing hid has its row made later, and begins at its oldest record like a younger child.

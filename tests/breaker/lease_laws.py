@@ -74,7 +74,7 @@ class LeaseLaws:
             before = ResetHolder.parse(old.lease_owner)
             assert before is not None, "a reset rewrote a lease that it had not taken"
             if not before.rewound:
-                self._books.reset(new.shard_id, new.checkpoint, self._world.stream.sent, self._world.time.ms)
+                self._books.reset(new.shard_id, new.checkpoint, self._world.stream.sent)
             return
         if not moved and not lost:
             return
@@ -112,5 +112,5 @@ def read_on(old: Lease, new: Lease) -> bool:
 
 
 def unaccepted(landed: Slice) -> Slice:
-    """The slice without what a person adds to its gap."""
-    return landed if landed.gap is None else replace(landed, gap=replace(landed.gap, accepted=None))
+    """The slice without what a person adds to its gaps."""
+    return replace(landed, gaps=tuple(replace(gap, accepted=None) for gap in landed.gaps))

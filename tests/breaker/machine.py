@@ -25,6 +25,7 @@ from tests.breaker.outputs import MOST_CALLS, OUTPUTS, Outputs
 from tests.breaker.persons import ASKING, VERBS, choices, start
 from tests.breaker.plans import Plans
 from tests.breaker.process import GO, Fate, Process
+from tests.breaker.run import Run
 from tests.breaker.stores import namespace
 from tests.breaker.world import TASKS, World
 
@@ -39,6 +40,7 @@ MOST_SHARDS = 7
 MOST_INTERVALS = 2
 MOST_VERBS = 3
 HOUR_MS = 3_600_000
+SHORT, LONG = timedelta(hours=24), timedelta(hours=168)
 #: How a run reads: as most do, one shard only, one generation only, for a few minutes from its start, or for so short a
 #: time that shards take turns.
 READING: list[dict[str, Any]] = [
@@ -287,6 +289,46 @@ class Breaker(Outputs):
         """Leases and attempts look old, and after a day records expire."""
         self.spent["wait"] += 1
         self.world.time.ms += int(timedelta(hours=hours).total_seconds() * 1000)
+        self.go_on(data)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.theme in TIME and self.spent["still"] < 2 and self._may_read())
+    def stand_still(self, data: Any) -> None:
+        """A machine sleeps for a day between two answers of a read; records come, and expire before it wakes up."""
+        run, group = data.draw(st.sampled_from(self._may_read()))
+        process = self.world.start_task(run, group)
+        answers = 0
+        while not process.finished and not answers:
+            answers += process.at == "page"
+            self._step(process, GO)
+        if process.at == "page" and not process.finished:
+            self.spent["still"] += 1
+            for shard in [shard for shard in self.world.stream.shards.values() if not shard.closed]:
+                self.world.stream.put("a", shard_id=shard.shard_id)
+            self.world.time.ms += 25 * HOUR_MS
+        while not process.finished:
+            self._step(process, GO)
+
+    def _may_read(self) -> list[tuple[Run, str | None]]:
+        """The read tasks that may begin."""
+        return [(run, group) for run in self.world.runs if run.task == "read" for group in self.world.due(run)]
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.theme in TIME and self.spent["retention"] < 2 and self.world.rows)
+    def keep(self, data: Any) -> None:
+        """Somebody raises the stream's retention, or lowers it again; what has expired does not come back."""
+        self.spent["retention"] += 1
+        stream = self.world.stream
+        stream.expire()
+        stream.retention = LONG if stream.retention == SHORT else SHORT
+        self.go_on(data)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.theme in TIME and self.spent["ahead"] < 1)
+    def run_ahead(self, data: Any) -> None:
+        """The clock of a worker is ahead by days, once."""
+        self.spent["ahead"] += 1
+        self.world.ahead_ms = 300 * HOUR_MS
         self.go_on(data)
 
     def _tell(self) -> None:

@@ -67,7 +67,8 @@ class World:
 
     ``rows`` are the store's rows as the writes have made them, ``journal`` the writes in their order; ``late`` are
     writes that their callers gave up and that may still arrive. ``reachable``: a freeze can end older applications.
-    ``sharing``: runs of several groups share the application.
+    ``sharing``: runs of several groups share the application. ``ahead_ms`` is how much the clock of the next read is
+    ahead of all others.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class World:
         self.outputs = Outputs()
         self.sink = "starts"
         self.sharing = False
+        self.ahead_ms = 0
         self.time = FakeTime()
         self.stream = ExpiringStream(self.time, name=namespace.stream_name, shards=shards, page_size=2)
         self.landing = MemoryLanding()
@@ -180,9 +182,10 @@ class World:
                 self._end_tries(run, which)
         try_number = run.begun.get(which, 0) if which else 0
         seen = (run.claimed, run.frozen, which, run.known)
-        body: Callable[[Process], Any] = partial(
-            self._body, run, task, seen, (number * 7 % 21 - 10) * 60_000, try_number
-        )
+        skew_ms = (number * 7 % 21 - 10) * 60_000
+        if task == "read":
+            skew_ms, self.ahead_ms = skew_ms + self.ahead_ms, 0
+        body: Callable[[Process], Any] = partial(self._body, run, task, seen, skew_ms, try_number)
         process = Process(f"{run.name}.{task}.{number}", run.name, task, body, run.owner)
         process.number = number
         process.group, process.work = (which, None) if task == "read" else (None, which)

@@ -270,7 +270,7 @@ def with_gap(store: SQLStore) -> None:
     seen = store.get(Key(SHARD_LEASE, NAMESPACE, ("", "s-landed")))
     assert isinstance(seen, Lease)
     assert seen.pending is not None
-    pending = replace(seen.pending, gap=Gap(seen.checkpoint, "7", reason="records expired before they were read"))
+    pending = replace(seen.pending, gaps=(Gap(seen.checkpoint, "7", reason="records expired before they were read"),))
     assert store.replace(seen, replace(seen, pending=pending, lease_count=seen.lease_count + 1))
 
 

@@ -129,7 +129,7 @@ class ScriptedStream:
         self.shards[shard_id].gone = True
 
     def identity(self) -> str:
-        return f"scripted:{self.name}@{self.created_ms}"
+        return f"arn:scripted:{self.name}@{self.created_ms}"
 
     def list_shards(self) -> list[Shard]:
         return self._listed()

@@ -117,3 +117,9 @@ def test_fields_that_hold_secrets_are_known_by_their_names() -> None:
         "token": None,
     }
     assert secrets_in(fields) == ["a", "c", "d"]
+
+
+def test_the_identity_of_a_stream_is_shown_whole() -> None:
+    """It is an ARN with the time of creation behind an at sign, and a person has to give it to `reset --stream-id`."""
+    identity = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders@1764288000000"
+    assert identity in str(ShardbatchError(f"The stream is {identity}, but its checkpoints belong to another."))

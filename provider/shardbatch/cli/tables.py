@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shardbatch.consumer.action import Done
-from shardbatch.consumer.batch_status import BatchStatus, IntervalsStatus
+from shardbatch.consumer.batch_status import BatchStatus, IntervalsStatus, arrived
 from shardbatch.consumer.migrate import Migrated
 from shardbatch.consumer.replay_run import ReplayRun
 from shardbatch.consumer.status import OwnerStatus, ShardStatus, Status
@@ -103,6 +103,7 @@ def batches(found: Iterable[BatchStatus], now_ms: int) -> Table:
             "state": _state(item),
             "readers": item.readers,
             "records": f"{item.records:,}",
+            "arrived": arrived(item.min_arrival_ms, item.max_arrival_ms) or "-",
             "size": size(item.bytes),
             "gaps": str(item.gaps),
             "dropped": f"{item.dropped:,}",
@@ -122,7 +123,7 @@ def shards(found: Iterable[ShardStatus], now_ms: int) -> Table:
     return [
         {
             "shard": item.shard_id,
-            "state": item.state + (" (gap)" if item.pending_gap else ""),
+            "state": item.state + (" (gap)" if item.pending_gap else "") + (" (skips)" if item.skipped else ""),
             "checkpoint": item.checkpoint,
             "lag": span(item.millis_behind_latest),
             "until loss": "-" if item.all_read else until(item.expires_from_ms, now_ms),

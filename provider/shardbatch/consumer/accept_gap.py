@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accept a gap: a slice that begins after lost records may be frozen, although the policy is ``fail``."""
+"""Accept a gap: a slice in which records are missing may be frozen, although the policy is ``fail``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from shardbatch.consumer.action import Action, Done, Stays
+from shardbatch.consumer.batch_status import utc
 from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import Namespace
+from shardbatch.core.slice import Gap
 from shardbatch.errors import ConfigurationError
 
 
@@ -25,7 +27,7 @@ def accept_gap(
     scope: str = "",
     dry_run: bool = True,
 ) -> tuple[Done, ...]:
-    """Accept the gaps that slices of some shards, or of all, begin with; who and why go into the gap itself.
+    """Accept the gaps in the slices of some shards, or of all; who and why go into each gap itself.
 
     The slice stays as it is, and so does its owner: an active run freezes it if it has yet to freeze, else the next
     run does. Descendants of the shard that waited behind it follow by themselves; a gap of their own is accepted for
@@ -54,9 +56,9 @@ def accept_gap(
 
 
 def _stays(lease: Lease) -> Stays | None:
-    if lease.pending is None or lease.pending.gap is None:
+    if lease.pending is None or not lease.pending.gaps:
         return Stays("no gap waits on it")
-    if lease.pending.gap.accepted is not None:
+    if not lease.waits_for_gap:
         return Stays("its gap is accepted already", already=True)
     if lease.batch_id is not None:
         return Stays("its gap is in batch {} already".format(lease.batch_id), already=True)
@@ -68,10 +70,16 @@ def _accepted(action: Action, lease: Lease) -> Lease:
 
 
 def _effect(lease: Lease) -> str:
-    gap = lease.pending.gap if lease.pending is not None else None
-    if lease.pending is None or gap is None:
+    if lease.pending is None:
         return ""
-    lost = "what followed {} is lost up to {}".format(gap.after, gap.first_available or "the next record")
-    if gap.first_available is None and lease.pending.ended:
-        lost = "what followed {} is lost up to the shard's end".format(gap.after)
-    return "{} ({}); {} records after it go into the next batch".format(lost, gap.reason, lease.pending.records)
+    end = "the shard's end" if lease.pending.ended else "the next record"
+    parts = [_lost(gap, end) for gap in lease.pending.gaps if gap.accepted is None]
+    return "{}; {} records of the slice go into the next batch".format("; ".join(parts), lease.pending.records)
+
+
+def _lost(gap: Gap, end: str) -> str:
+    lost = "what followed {} is lost up to {}".format(gap.after, gap.first_available or end)
+    if gap.from_ms is not None:
+        lost += ", from {}".format(utc(gap.from_ms))
+        lost += " to {}".format(utc(gap.to_ms)) if gap.to_ms is not None else " on"
+    return "{} ({})".format(lost, gap.reason)

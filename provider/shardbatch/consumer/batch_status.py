@@ -15,7 +15,8 @@ from shardbatch.core.policies import Sink
 
 @dataclass(frozen=True)
 class BatchStatus:
-    """One batch; ``application`` is what the last one is called at its cluster, ``decided`` the recorded attempt.
+    """One batch; ``application`` is what the last one is called at its cluster, ``decided`` the recorded attempt. Its
+    records arrived from ``min_arrival_ms`` to ``max_arrival_ms``, by the service's clock; ``None`` if it has none.
 
     ``set_aside`` is ``kept`` or ``dropped`` for one that was decided without output. ``possible_orphan``: it was
     discarded, and rows under its id may stand in the sink.
@@ -54,6 +55,8 @@ class BatchStatus:
     waited_ms: int = 0
     refused: int = 0
     resubscribed: int = 0
+    min_arrival_ms: int | None = None
+    max_arrival_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,8 @@ def batch_status(batch: Batch, highest: Mapping[tuple[int, int], int] = MappingP
         waited_ms=batch.waited_ms,
         refused=batch.refused,
         resubscribed=batch.resubscribed,
+        min_arrival_ms=batch.min_arrival_ms,
+        max_arrival_ms=batch.max_arrival_ms,
     )
 
 
@@ -129,6 +134,11 @@ def _readers(batch: Batch, highest: Mapping[tuple[int, int], int]) -> str:
     if not batch.start:
         return "own" if batch.sink == Sink.OWN.value else "none"
     return "live" if batch.interval is None or batch.joins else "interval"
+
+
+def arrived(first_ms: int | None, last_ms: int | None) -> str:
+    """From when to when records arrived, as ISO 8601 texts in UTC; empty if nobody knows."""
+    return "" if first_ms is None or last_ms is None else "{}/{}".format(utc(first_ms), utc(last_ms))
 
 
 def utc(instant_ms: int) -> str:

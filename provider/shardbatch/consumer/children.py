@@ -114,7 +114,7 @@ class Children:
         """The row of a child that is younger than the claim. This task may be late too: its age is told as by a claim,
         but for an interval, whose rows tell nothing of looks that came before."""
         consumer = self._consumer
-        born = born_after(child, consumer.lease) if consumer.interval is None else None
+        born = born_after(child, consumer.lease, consumer.now_ms()) if consumer.interval is None else None
         fresh = leases.add(
             consumer.namespace,
             consumer.scope,

@@ -9,7 +9,7 @@ from shardbatch.consumer.consumer import Consumer, first_count
 from shardbatch.consumer.listing import named, tell_missed
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application, Group
-from shardbatch.core.expiry import unseen_since
+from shardbatch.core.expiry import kept_today, unseen_since
 from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS, Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
@@ -45,8 +45,8 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
         row = consumer.application()
         if row is None:
             start = consumer.source.resolve(consumer.start)
-            fresh = Application(consumer.namespace, identity, start, first_count(), retention_ms=retention_ms)
-            fresh = fresh.joined(group)
+            fresh = Application(consumer.namespace, identity, start, first_count()).joined(group)
+            fresh = fresh.keeping(retention_ms, consumer.now_ms())
             if consumer.store.create(fresh):
                 consumer.say("First claim of {}: reading from {}.".format(consumer.namespace, start))
                 return fresh
@@ -57,9 +57,12 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
         other = row.stranger(group)
         if other is not None and not consumer.options.shared:
             raise ApplicationTaken("{} is claimed by {}, not by {}.".format(consumer.namespace, other, group))
-        if group in row.claimed_by and row.retention_ms == retention_ms:
+        changed = row.retention_ms != retention_ms
+        if group in row.claimed_by and not changed:
             return row
-        joined = row.joined(group).keeping(retention_ms)
+        joined = row.joined(group)
+        if changed:
+            joined = joined.keeping(retention_ms, _now_there(consumer))
         if consumer.store.replace(row, joined):
             return joined
     raise LeaseLost("The row of {} is being changed by others all the while.".format(consumer.namespace))
@@ -78,8 +81,10 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
     settled_ms = interval.to_ms + MARGIN_MS  # a record may be put after its end that is stamped before it
     if settled_ms > now:
         consumer.clock.sleep((settled_ms - now) / 1000)  # what is at the tip before that is not all of it
-    if retention is not None and interval.from_ms < now - retention:
-        message = f"The interval begins {(now - retention - interval.from_ms) // 1000} s before the stream's retention."
+    bound = kept_today(live, retention).gone_before(max(now, settled_ms))
+    if bound is not None and interval.from_ms < bound:
+        before_s = (bound - interval.from_ms) // 1000
+        message = f"The interval begins {before_s} s before the stream's retention, the shortest since."
         if consumer.policies.gap is GapPolicy.FAIL:
             raise GapFound(message, remedy='Begin later, or accept what is left with policy=Policies(gap="record").')
         consumer.warn(message)
@@ -115,7 +120,7 @@ def add_rows(
     if not unknown:
         return rows
     known = {lease.shard_id for lease in rows}
-    unseen_ms = unseen_since(listing, rows)
+    unseen_ms = unseen_since(listing, rows, consumer.now_ms())
     added: list[Lease] = []
     all_written = True
     tell_missed(consumer, [shard for generation in unknown for shard in generation], listing, rows)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.core.application import Application
-from shardbatch.core.expiry import all_read, unread_since
+from shardbatch.core.expiry import Kept, all_read, kept_by, kept_today, unread_since
 from shardbatch.core.lease import Lease
 
 #: A shard is told of once less than this part of the retention is left to it.
@@ -16,17 +16,23 @@ LITTLE = 0.25
 NAMED = 5
 
 
+def ask_kept(consumer: Consumer) -> Kept:
+    """What the stream still has, by the application's row and the retention that it has now."""
+    return kept_today(consumer.application(), consumer.source.retention_ms())
+
+
 def warn_of_expiry(consumer: Consumer, application: Application, rows: Sequence[Lease]) -> None:
     """Warn of shards of which unread records may expire soon; nothing where the retention or the age is not known."""
     retention_ms = application.retention_ms
     if retention_ms is None:
         return
-    now, known = consumer.now_ms(), {lease.shard_id: lease for lease in rows}
+    now, known, kept = consumer.now_ms(), {lease.shard_id: lease for lease in rows}, kept_by(application)
     left: dict[str, int] = {}
     for lease in rows:
-        since = None if all_read(lease) else unread_since(lease, known.get)
-        if since is not None and since.ms + retention_ms - now < LITTLE * retention_ms:
-            left[lease.shard_id] = max(0, since.ms + retention_ms - now)
+        since = None if all_read(lease) else unread_since(lease, known.get, now)
+        expires = kept.expires_ms(since.ms) if since is not None else None
+        if expires is not None and expires - now < LITTLE * retention_ms:
+            left[lease.shard_id] = max(0, expires - now)
     if not left:
         return
     first = sorted(left, key=lambda shard_id: (left[shard_id], shard_id))[:NAMED]

@@ -172,7 +172,7 @@ def _require_whole(consumer: Consumer, collected: list[Lease]) -> None:
     """An interval has one batch, after which its side leases are deleted: nothing may wait for a later one (H)."""
     chosen = {lease.shard_id for lease in collected}
     rest = [lease for lease in consumer.leases() if lease.shard_id not in chosen and not lease.completed]
-    gaps = [lease.pending.gap.reason for lease in rest if lease.pending is not None and lease.pending.gap is not None]
+    gaps = [lease.pending.gaps[0].reason for lease in rest if lease.pending is not None and lease.pending.gaps]
     if gaps:
         raise GapFound(
             "In {} shards of the interval {}.".format(len(gaps), gaps[0]),
@@ -195,7 +195,7 @@ def _unread(rest: list[Lease]) -> SourceError:
 
 
 def _gapped(consumer: Consumer, found: list[Lease]) -> set[str]:
-    """Shards whose slice begins with a gap that nobody has accepted, under ``gap=fail``."""
+    """Shards whose slice has a gap that nobody has accepted, under ``gap=fail``."""
     if consumer.policies.gap is GapPolicy.RECORD:
         return set()
     return {lease.shard_id for lease in found if lease.waits_for_gap}
@@ -254,7 +254,7 @@ def _create(consumer: Consumer, me: str, collected: list[Lease]) -> Batch | None
 
 def _accepted(collected: list[Lease]) -> str | None:
     """What persons said when they accepted the gaps that this batch has."""
-    gaps = [(lease.shard_id, lease.pending.gap) for lease in collected if lease.pending and lease.pending.gap]
+    gaps = [(lease.shard_id, gap) for lease in collected if lease.pending for gap in lease.pending.gaps]
     said = ["gap of {}: {}".format(shard_id, gap.accepted) for shard_id, gap in gaps if gap.accepted]
     return "; ".join(said)[:LONGEST_NOTE] or None
 

@@ -55,7 +55,8 @@ class Held:
         return self.row.shard_id
 
     def write(self, change: Callable[[Lease], Lease | None]) -> bool:
-        """Apply a transition while the lease is still this owner's and unstamped; whether it was written.
+        """Apply a transition while the lease is still this owner's, unstamped and where it was read from; whether it
+        was written.
 
         A change that answers ``None`` to the row as it stands is not made. After a lost race ``row`` is what was found.
         """
@@ -69,9 +70,15 @@ class Held:
                     return True
                 found = self._consumer.lease(self.shard_id)
                 self.gone = found is None
+                self.lost = found is None or not self._mine(found)
                 self.row = found or self.row
-                self.lost = found is None or found.lease_owner != self._owner or found.batch_id is not None
             return False
+
+    def _mine(self, found: Lease) -> bool:
+        """Whether what was read after the checkpoint still follows it: the owner may be another try of this task, which
+        claimed again after a reset."""
+        same = (found.checkpoint, found.completed) == (self.row.checkpoint, self.row.completed)
+        return same and found.lease_owner == self._owner and found.batch_id is None
 
     def land(self, landed: Slice, begun: Slice | None = None) -> bool:
         """L3, or L9 behind a slice that was begun, unless another try of this task was first; whether the slice stands

@@ -6,11 +6,12 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 
 from shardbatch.consumer.attempt import lost
 from shardbatch.consumer.children import Children
 from shardbatch.consumer.consumer import Consumer
+from shardbatch.consumer.expiry import ask_kept
 from shardbatch.consumer.hold import Held, Renewal
 from shardbatch.consumer.settle import read_batches
 from shardbatch.consumer.shard_errors import is_shards_own, named, told
@@ -50,7 +51,7 @@ class Landed:
         self.records += landed.records
         self.bytes += landed.raw_bytes
         self.ended += landed.ended
-        self.gaps += landed.gap is not None
+        self.gaps += len(landed.gaps)
         self.oddities += landed.oddities
         self.waiting += landed.waiting
 
@@ -77,7 +78,7 @@ class _Task:
         self.lock = threading.Lock()
         self.first_error: BaseException | None = None
         self.seen: set[str] = set()
-        self.retention_ms = cache(consumer.source.retention_ms)
+        self.kept = cache(partial(ask_kept, consumer))
         self.ahead_ms = cache(self._ahead_ms)
         self.children = Children(consumer, owner, group)
 
@@ -114,7 +115,7 @@ class _Task:
             self.tip_ms,
             self.deadline,
             self.stop,
-            self.retention_ms,
+            self.kept,
             self._waited,
             self.hurry,
             self.ahead_ms,
@@ -248,7 +249,7 @@ def _summary(group: str, landed: Landed) -> str:
     parts: tuple[str, ...] = (
         "{} records ({} bytes) of {} shards".format(landed.records, landed.bytes, landed.shards),
         "{} ended".format(landed.ended),
-        "{} with a gap".format(landed.gaps),
+        "{} gaps".format(landed.gaps),
         "{} failed".format(len(landed.errors)),
         *((str(landed.waiting),) if landed.waiting else ()),
     )

@@ -19,12 +19,14 @@ MARGIN_MS = 86_400_000
 def compact(consumer: Consumer, rows: Sequence[Lease], listed: set[str], application: Application) -> int:
     """Remove live rows of completed shards that a listing, begun after they were read, has no more; how many.
 
-    Nothing can be read again for want of such a row: it was completed a day longer ago than the stream keeps a record,
-    so the shard would be empty even if it were listed again. While nobody knows how long that is, all rows stay.
+    Nothing can be read again for want of such a row: it was completed a day longer ago than the stream ever kept a
+    record, so the shard would be empty even if it were listed again. While nobody knows how long that is, all rows
+    stay. *Ever:* a shorter retention may have been raised again by the time of a listing.
     """
     if application.retention_ms is None or consumer.interval is not None:
         return 0
-    before = consumer.now_ms() - application.retention_ms - MARGIN_MS
+    longest_ms = max(application.retention_ms, application.longest_retention_ms or 0)
+    before = consumer.now_ms() - longest_ms - MARGIN_MS
 
     def gone(listed: set[str]) -> list[Lease]:
         return obsolete(rows, listed, lambda lease: lease.updated_at_ms < before)[:MOST_REMOVED]

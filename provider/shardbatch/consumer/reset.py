@@ -8,20 +8,25 @@ step no run can take any of them. A reset that died is finished by another one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from shardbatch.consumer.action import Action, Done
+from shardbatch.consumer.batch_status import utc
 from shardbatch.consumer.consumer import SYSTEM_CLOCK
 from shardbatch.consumer.drop import effect as drop_effect
 from shardbatch.consumer.lineage_hold import UNDECIDED, Hold, obstacle
 from shardbatch.consumer.restart import restart
 from shardbatch.core import lease as leases
+from shardbatch.core.expiry import looked, unread_since
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.ports import Clock, Landing, LeaseStore, Liveness
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import generations
+from shardbatch.core.skipped import passed, passes_over
+from shardbatch.core.slice import Gap
 from shardbatch.errors import ConfigurationError
 
 #: What helps where a target cannot be used.
@@ -168,9 +173,14 @@ def _move(action: Action, roots: set[str], to: Position) -> tuple[Done, ...]:
     for row in descendants(hold.rows.values(), roots):
         place = target(row, roots, to)
         note = action.note("to {}".format(place))
+        unread_ms = _unread_since(action, row, hold)
 
-        def rewound(lease: Lease, place: Position = place, note: str = note) -> Lease:
-            return leases.rewind(lease, hold.taken, place, hold.rewound, note, action.now_ms())
+        def rewound(
+            lease: Lease, place: Position = place, note: str = note, unread_ms: int | None = unread_ms
+        ) -> Lease:
+            over = skipped(lease, place, note)
+            now_ms = action.now_ms()
+            return leases.rewind(lease, hold.taken, place, hold.rewound, note, now_ms, unread_ms=unread_ms, passed=over)
 
         before = hold.before[row.shard_id]
         if not hold.write(row.shard_id, rewound):
@@ -214,8 +224,9 @@ def effect_of(row: Lease, to: Position) -> str:
     parts = ["from {} to {}".format(row.checkpoint, to)]
     if row.checkpoint == to and not row.completed:
         parts.append("which is where it stands")
-    elif _skips(row, to):
-        parts.append("SKIPS records: what lies between is never read")
+    elif over := skipped(row, to, ""):
+        text = "SKIPS records{}: what lies between is never read, and the next batch tells it as a gap"
+        parts.append(text.format(_span(over)))
     elif row.checkpoint.exact or row.completed:
         parts.append("reads again what was committed from there on")
     if row.completed:
@@ -227,14 +238,33 @@ def effect_of(row: Lease, to: Position) -> str:
     return "; ".join(parts)
 
 
-def _skips(row: Lease, to: Position) -> bool:
-    """Whether records may be passed over that no batch has."""
-    if row.completed:
-        return False
-    if to.kind is Kind.AT_TIMESTAMP:
-        arrival = row.checkpoint_arrival_ms if row.checkpoint.exact else row.checkpoint.timestamp_ms
-        return arrival is None or (to.timestamp_ms or 0) > arrival
-    return to.exact and to > row.checkpoint
+def skipped(row: Lease, to: Position, note: str) -> Gap | None:
+    """What a lease that goes to a position passes over and no batch has, if anything."""
+    if row.completed or not passes_over(row.checkpoint, row.checkpoint_arrival_ms, to):
+        return None
+    return passed(row.checkpoint, row.checkpoint_arrival_ms, to, note)
+
+
+def _span(gap: Gap) -> str:
+    """When the records of a gap arrived, as far as that is known."""
+    parts = [
+        " {} {}".format(word, utc(ms)) for word, ms in (("from", gap.from_ms), ("to", gap.to_ms)) if ms is not None
+    ]
+    return " that arrived{}".format("".join(parts)) if parts else ""
+
+
+def _unread_since(action: Action, row: Lease, hold: Hold) -> int:
+    """Since when unread records of a lease came, as of its last read: if they have expired, the next read shows it.
+    What was only landed is read anew. If nobody knows, what expires from now on shows, as of a new row."""
+    now_ms = action.now_ms()
+    known = {name: replace(lease, pending=None) for name, lease in hold.before.items()}
+    before = known[row.shard_id]
+    if before.completed:
+        return now_ms
+    found = unread_since(before, lambda name: known.get(name) or action.lease(name), now_ms)
+    if found is not None:
+        return min(found.ms, now_ms)
+    return now_ms if before.caught_up_ms is None else looked(before.caught_up_ms, now_ms) or leases.NEVER_MS
 
 
 def _position(text: str) -> Position:

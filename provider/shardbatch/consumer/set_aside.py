@@ -6,6 +6,7 @@ from __future__ import annotations
 from functools import partial
 
 from shardbatch.consumer.action import Action, Done, Stays
+from shardbatch.consumer.batch_status import arrived
 from shardbatch.consumer.settle import roll_forward
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
@@ -78,8 +79,12 @@ def _aside(action: Action, batch: Batch) -> Batch:
 
 
 def _effect(action: Action, batch: Batch) -> str:
-    return "{} shards go on behind its {} records, which no reader sees until a replay; {}".format(
-        len(action.leases(batch_id=batch.batch_id)), batch.records, fate(action, batch)
+    when = arrived(batch.min_arrival_ms, batch.max_arrival_ms)
+    return "{} shards go on behind its {} records{}, which no reader sees until a replay; {}".format(
+        len(action.leases(batch_id=batch.batch_id)),
+        batch.records,
+        " (arrived {})".format(when) if when else "",
+        fate(action, batch),
     )
 
 

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shardbatch.consumer.consumer import Consumer
+from shardbatch.consumer.continuity import Continuity
 from shardbatch.consumer.hold import Held
 from shardbatch.consumer.read_end import ReadEnd
 from shardbatch.consumer.turns import Pages
 from shardbatch.core import lease as leases
-from shardbatch.core.expiry import born_after, tip_seen
-from shardbatch.core.interval import CLOCKS_APART_MS
+from shardbatch.core.expiry import Kept, tip_seen
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import Budget
 from shardbatch.core.ports import Page, SliceWriter
 from shardbatch.core.position import SHARD_END
-from shardbatch.core.slice import NOTHING_ODD, Gap, Slice
+from shardbatch.core.slice import NOTHING_ODD, Slice
 from shardbatch.core.waiting import NO_WAITING, Waiting
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 #: Seconds between two lines of progress of one shard.
 PROGRESS_EVERY = 15.0
-#: No stream keeps records for less: a tip that was seen within this time needs no question for the retention.
-LEAST_RETENTION_MS = 3_600_000
 NOTHING_FOUND = (
     "Shard {0}: nothing was read after {1} within the limits, and its tip was not seen ({2} ms behind, it is said). "
     "The next run begins at the same place. If that goes on, give a run more time (ReadLimits.duration): a long "
@@ -42,7 +40,7 @@ class Stopped(Exception):
 
 @dataclass
 class ShardRead:
-    """What reading one shard needs; ``retention_ms`` is asked once for all shards of a task, and so is ``ahead_ms``, by
+    """What reading one shard needs; ``kept`` is asked once for all shards of a task, and so is ``ahead_ms``, by
     how much the stream's clock is ahead of this machine's.
 
     ``waited`` is told what the service's limits cost a read that leaves no slice to say so. ``stop`` ends the read, and
@@ -55,7 +53,7 @@ class ShardRead:
     tip_ms: int
     deadline: float
     stop: threading.Event
-    retention_ms: Callable[[], int | None]
+    kept: Callable[[], Kept]
     waited: Callable[[Waiting], None] = lambda waiting: None
     hurry: threading.Event = field(default_factory=threading.Event)
     ahead_ms: Callable[[], int] = lambda: 0
@@ -73,19 +71,18 @@ class _Tally:
         self.last_arrival_ms: int | None = None
         self.lag: int | None = None
         self.caught_up_ms: int | None = None
-        self.gap: Gap | None = None
+        self.trail = Continuity(read.consumer, lease, read.kept)
         self.oddities = NOTHING_ODD
         self.page: Page | None = None
         self.interval = read.consumer.interval
         self.end = ReadEnd(lease.shard_id, self.budget, self.interval, read.consumer.clock, read.ahead_ms)
         self.placed_ms: int | None = None
         self.waiting = NO_WAITING
-        self.looked = False
 
-    def add(self, page: Page, now_ms: int) -> None:
+    def add(self, page: Page) -> None:
         """Count a page."""
         self.page = page
-        self.end.add(page, now_ms, moved=page.next != self.next)
+        self.end.add(page, self.trail.seen_ms, moved=page.next != self.next)
         if page.next != self.next:
             self.last = page.next.sequence_number
         self.next = page.next
@@ -101,16 +98,7 @@ class _Tally:
             if len(known):
                 self.last_arrival_ms = known[-1].value // 1000
         elif page.millis_behind_latest == 0 and not page.ended:  # beside records it says nothing, see Budget.at_tip
-            self.caught_up_ms = now_ms
-
-    def unseen(self, page: Page, now_ms: int) -> bool:
-        """Whether the first page that tells anything comes long after the last look at a shard of which no record was
-        ever committed: no checkpoint's record can show there that others expired."""
-        if self.looked or not (page.records.num_rows or page.millis_behind_latest is not None):
-            return False
-        self.looked = True
-        seen = self.lease.caught_up_ms
-        return not self.lease.checkpoint.exact and seen is not None and now_ms - seen > LEAST_RETENTION_MS
+            self.caught_up_ms = self.trail.look()
 
     def wanted(self, page: Page) -> pa.RecordBatch:
         """The records of a page that belong to the slice: all, or those that arrived within the interval."""
@@ -157,7 +145,7 @@ def read_shard(read: ShardRead) -> Pages:
     try:
         yield from _pages(read, tally, writer)
         tally.end.require_answer()
-        if tally.end.cut is not None and tally.next == lease.checkpoint and tally.gap is None:
+        if tally.end.cut is not None and tally.next == lease.checkpoint and tally.trail.gaps == lease.skipped:
             raise tally.end.cut
     except BaseException:
         read.waited(tally.waiting)
@@ -213,7 +201,7 @@ def _unnamed(held: Held, landed: Slice, begun: Slice | None) -> bool:
 def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[None, bool | None, None]:
     clock = read.consumer.clock
     shown = clock.monotonic()
-    pages = iter(read.consumer.source.read(tally.lease.shard_id, tally.lease.checkpoint))
+    pages = tally.trail.pages()
     while True:
         try:
             page = next(pages, None)
@@ -226,10 +214,8 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
             raise Stopped
         if read.held.lost:
             return
-        tally.add(page, read.consumer.now_ms())
+        tally.add(page)
         read.held.children = page.children
-        if page.gone or page.checkpoint_gone or tally.unseen(page, read.consumer.now_ms()):
-            tally.gap = _gap(read, tally, page)
         wanted = tally.wanted(page)
         if wanted.num_rows:
             writer.write(wanted)
@@ -252,43 +238,13 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
             return  # it went by while others had their turn
 
 
-def _gap(read: ShardRead, tally: _Tally, page: Page) -> Gap | None:
-    """What was lost, if anything: nothing, if the shard's tip was seen within the retention."""
-    lease, seen = tally.lease, _last_seen(read, tally.lease)
-    if not page.gone and seen is not None and _kept(read, read.consumer.now_ms() - seen):
-        return None
-    first = page.records.column("sequence_number")[0].as_py() if page.records.num_rows else None
-    reason = (
-        "the shard left the stream before its end was read" if page.gone else "records expired before they were read"
-    )
-    began = (seen or None) if lease.checkpoint_arrival_ms is None else lease.checkpoint_arrival_ms
-    gap = Gap(lease.checkpoint, first, began, tally.first_arrival_ms, reason)
-    read.consumer.warn(
-        "GAP in shard {} after {}: {}; first available is {}.".format(lease.shard_id, gap.after, reason, first)
-    )
-    return gap
-
-
-def _last_seen(read: ShardRead, lease: Lease) -> int | None:
-    """When nothing of it was unread, as far as is known: the last look at its tip, or what was read of its parents."""
-    born = None if lease.checkpoint.exact else born_after(lease, read.consumer.lease)
-    known = [ms for ms in (lease.caught_up_ms, born.ms if born else None) if ms is not None]
-    return max(known, default=None)
-
-
-def _kept(read: ShardRead, age_ms: int) -> bool:
-    if age_ms < LEAST_RETENTION_MS:
-        return True
-    retention = read.retention_ms()  # and another worker's clock may have told when the tip was seen
-    return retention is not None and age_ms + CLOCKS_APART_MS < retention
-
-
 def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
     page = tally.page
     ended = page is not None and (page.ended or tally.end.interval_over)
     files = writer.finish() if tally.budget.records else ()
     least, greatest = writer.arrivals_ms or (None, None)
-    looked = tip_seen(tally.lease) if ended else None  # no later look will tell: it bounds the age of the children
+    # Of a shard that ended no later look will tell: this one bounds the age of its children.
+    looked = tip_seen(tally.lease, tally.trail.now_ms) if ended else None
     return Slice(
         shard_id=tally.lease.shard_id,
         after=tally.lease.checkpoint,
@@ -303,7 +259,7 @@ def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
         millis_behind_latest=tally.lag,
         caught_up_ms=looked if tally.caught_up_ms is None else tally.caught_up_ms,
         children=tuple(child.shard_id for child in page.children) if page is not None else (),
-        gap=tally.gap,
+        gaps=tally.trail.gaps,
         oddities=tally.oddities,
         min_arrival_ms=least,
         max_arrival_ms=greatest,

@@ -9,13 +9,13 @@ from heapq import nlargest
 from typing import cast
 
 from shardbatch.consumer.batch_status import BatchStatus, IntervalsStatus, batch_status, intervals_status
-from shardbatch.consumer.consumer import Rows
+from shardbatch.consumer.consumer import SYSTEM_CLOCK, Rows
 from shardbatch.consumer.intervals import highest_numbers
 from shardbatch.core.application import Application, Group
 from shardbatch.core.batch import KEPT, Batch, BatchState
-from shardbatch.core.expiry import all_read, unread_since
+from shardbatch.core.expiry import Kept, all_read, kept_by, unread_since
 from shardbatch.core.lease import Lease
-from shardbatch.core.ports import LeaseStore
+from shardbatch.core.ports import Clock, LeaseStore
 from shardbatch.core.rows import BATCH, Namespace
 from shardbatch.errors import ConfigurationError
 
@@ -26,7 +26,9 @@ class ShardStatus:
 
     ``all_read``: it is read to its end, so nothing of it can expire unread. Else no unread record arrived before
     ``unread_since_ms``, by the clock of the ``service`` or of a ``worker``; and none expires before
-    ``expires_from_ms``, the retention later. Both are ``None`` if nobody knows.
+    ``expires_from_ms``, the retention later, or that instant itself where records of it may be gone already, although
+    the retention is longer now. Both are ``None`` if nobody knows. ``skipped`` counts the ranges that a person passed
+    over and no batch tells yet: the next one does.
     """
 
     shard_id: str
@@ -45,6 +47,7 @@ class ShardStatus:
     unread_since_ms: int | None
     unread_since_clock: str | None
     expires_from_ms: int | None
+    skipped: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,13 +96,14 @@ class Status:
     intervals: IntervalsStatus = field(default_factory=IntervalsStatus)
 
 
-def status(store: LeaseStore, namespace: Namespace) -> Status:
+def status(store: LeaseStore, namespace: Namespace, clock: Clock = SYSTEM_CLOCK) -> Status:
     """How an application stands.
 
+    :param clock: default: this machine's. Looks at a shard that lie in its future tell nothing.
     :raises ConfigurationError: if the store has no such application.
     """
     application = Rows(namespace=namespace, store=store).expect_application()
-    leases = shards(store, namespace, "", application)
+    leases = shards(store, namespace, "", application, clock)
     unfinished: list[Batch] = []
     aside: list[Batch] = []
     orphans: list[Batch] = []
@@ -147,17 +151,22 @@ def status(store: LeaseStore, namespace: Namespace) -> Status:
 
 
 def shards(
-    store: LeaseStore, namespace: Namespace, scope: str = "", application: Application | None = None
+    store: LeaseStore,
+    namespace: Namespace,
+    scope: str = "",
+    application: Application | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> tuple[ShardStatus, ...]:
     """Every shard that has a lease row, in the order of their ids.
 
     :param application: its row, if it was read already.
+    :param clock: default: this machine's. Looks at a shard that lie in its future tell nothing.
     :raises ConfigurationError: if the store has no such application.
     """
     rows = Rows(namespace=namespace, store=store, scope=scope)
-    retention_ms = (application or rows.expect_application()).retention_ms
+    kept, now_ms = kept_by(application or rows.expect_application()), clock.now_ms()
     leases = {lease.shard_id: lease for lease in rows.leases()}
-    return tuple(_shard_status(lease, leases, retention_ms) for lease in leases.values())
+    return tuple(_shard_status(lease, leases, kept, now_ms) for lease in leases.values())
 
 
 def batches(
@@ -190,8 +199,8 @@ def _rows(store: LeaseStore, namespace: Namespace) -> Iterator[Batch]:
     return cast("Iterator[Batch]", store.list(BATCH, namespace, None))
 
 
-def _shard_status(lease: Lease, leases: Mapping[str, Lease], retention_ms: int | None) -> ShardStatus:
-    since = None if all_read(lease) else unread_since(lease, leases.get)
+def _shard_status(lease: Lease, leases: Mapping[str, Lease], kept: Kept, now_ms: int) -> ShardStatus:
+    since = None if all_read(lease) else unread_since(lease, leases.get, now_ms)
     return ShardStatus(
         shard_id=lease.shard_id,
         state=_state(lease),
@@ -208,7 +217,8 @@ def _shard_status(lease: Lease, leases: Mapping[str, Lease], retention_ms: int |
         all_read=all_read(lease),
         unread_since_ms=since.ms if since else None,
         unread_since_clock=since.clock.value if since else None,
-        expires_from_ms=since.ms + retention_ms if since and retention_ms is not None else None,
+        expires_from_ms=kept.expires_ms(since.ms) if since else None,
+        skipped=len(lease.skipped),
     )
 
 

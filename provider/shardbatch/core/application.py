@@ -44,9 +44,11 @@ class Application(Row):
 
     ``stream_id`` tells the stream from another one of the same name; ``start_position`` is resolved, never ``LATEST``.
     ``claimed_by`` are the groups that have claimed leases, so that one that took the name by mistake is told.
-    ``retention_ms`` is how long the stream kept a record at the last claim, ``None`` if nobody said. While
-    ``importing`` says what is being taken over, by whom and why, nothing may be claimed: leases are missing.
-    ``shown_intervals`` are those, in milliseconds, whose records live readers see or may come to see.
+    ``retention_ms`` is how long the stream kept a record at the last claim, ``None`` if nobody said. Records that
+    arrived before ``gone_before_ms`` may be gone whatever the retention is: it was changed since.
+    ``longest_retention_ms`` is the longest time that it kept a record at any claim. While ``importing`` says what is
+    being taken over, by whom and why, nothing may be claimed: leases are missing. ``shown_intervals`` are those, in
+    milliseconds, whose records live readers see or may come to see.
     """
 
     namespace: Namespace
@@ -58,6 +60,8 @@ class Application(Row):
     claimed_by: tuple[Group, ...] = ()
     last_action: str | None = None
     retention_ms: int | None = None
+    gone_before_ms: int | None = None
+    longest_retention_ms: int | None = None
     importing: str | None = None
     shown_intervals: tuple[tuple[int, int], ...] = ()
 
@@ -81,6 +85,8 @@ class Application(Row):
             "claimed_by": json.dumps([asdict(group) for group in self.claimed_by]),
             "last_action": self.last_action,
             "retention_ms": self.retention_ms,
+            "gone_before_ms": self.gone_before_ms,
+            "longest_retention_ms": self.longest_retention_ms,
             "importing": self.importing,
             "shown_intervals": json.dumps(self.shown_intervals) if self.shown_intervals else None,
             "row_count": self.row_count,
@@ -110,6 +116,8 @@ class Application(Row):
             claimed_by=_groups(get("claimed_by")),
             last_action=text_or_none(get("last_action")),
             retention_ms=int_or_none(get("retention_ms")),
+            gone_before_ms=int_or_none(get("gone_before_ms")),
+            longest_retention_ms=int_or_none(get("longest_retention_ms")),
             importing=text_or_none(get("importing")),
             shown_intervals=tuple((int(start), int(end)) for start, end in json.loads(get("shown_intervals") or "[]")),
         )
@@ -121,9 +129,24 @@ class Application(Row):
         groups = tuple(sorted([*others, group], key=lambda known: known.place))
         return replace(self, deployments=deployments, claimed_by=groups, row_count=self.row_count + 1)
 
-    def keeping(self, retention_ms: int | None) -> Application:
-        """With the retention that the stream has now."""
-        return replace(self, retention_ms=retention_ms, row_count=self.row_count + 1)
+    def keeping(self, retention_ms: int | None, now_ms: int) -> Application:
+        """With the retention that the stream has at this instant of its own clock, ``None`` if it does not say.
+
+        Nobody knows when it was changed since the last claim, so it may have been the shorter one until now: what was
+        older than that may be gone, and stays gone when the retention is longer.
+        """
+        before = [ms for ms in (self.longest_retention_ms, self.retention_ms) if ms is not None]
+        since = [ms for ms in (self.retention_ms, retention_ms) if ms is not None]
+        gone_before_ms = self.gone_before_ms
+        if before and since and self.retention_ms != retention_ms:
+            gone_before_ms = max(gone_before_ms or 0, now_ms - min(since))
+        return replace(
+            self,
+            retention_ms=retention_ms,
+            gone_before_ms=gone_before_ms,
+            longest_retention_ms=max(before + since, default=None),
+            row_count=self.row_count + 1,
+        )
 
     def stranger(self, group: Group) -> Group | None:
         """A group that claims here already, if the given one does not, in whatever deployment."""

@@ -15,7 +15,8 @@ from typing import Any
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, acceptable, after, lowest
 from shardbatch.core.rows import SHARD_LEASE, Columns, Key, Namespace, Row, int_or_none, text_or_none
 from shardbatch.core.shard import HashRange, Shard
-from shardbatch.core.slice import Slice
+from shardbatch.core.skipped import left_of
+from shardbatch.core.slice import Gap, Slice, gaps_of_text, gaps_to_text
 from shardbatch.errors import ProtocolError
 
 #: How the column of a shard without parents reads, which most are: it need not be parsed.
@@ -34,6 +35,7 @@ class Lease(Row):
     ``caught_up_ms`` is when a read that was committed, or found nothing, last stood at the shard's tip; before that,
     when the row was added, or 0 (:data:`NEVER_MS`). ``note`` says what a person last did to it, when and why.
     ``begins`` is the lowest position that its reading ever began at; ``None`` on rows of version 1, where nobody knows.
+    ``skipped`` is what a person passed over since the last batch; the next slice carries it as its first gaps.
     ``staging`` is the folder in which the pending slice stands, ``None`` if nobody knows.
     """
 
@@ -55,6 +57,7 @@ class Lease(Row):
     updated_at_ms: int = 0
     note: str | None = None
     begins: Position | None = None
+    skipped: tuple[Gap, ...] = ()
     staging: str | None = None
 
     @property
@@ -74,8 +77,8 @@ class Lease(Row):
 
     @property
     def waits_for_gap(self) -> bool:
-        """Whether its pending slice begins with a gap that nobody has accepted."""
-        return self.pending is not None and self.pending.gap is not None and self.pending.gap.accepted is None
+        """Whether its pending slice has a gap that nobody has accepted."""
+        return self.pending is not None and any(gap.accepted is None for gap in self.pending.gaps)
 
     def columns(self) -> Columns:
         """All columns but the key's."""
@@ -95,6 +98,7 @@ class Lease(Row):
             "updated_at_ms": self.updated_at_ms,
             "note": self.note,
             "begins": str(self.begins) if self.begins else None,
+            "skipped": gaps_to_text(self.skipped),
             "staging": self.staging,
         }
 
@@ -122,6 +126,7 @@ class Lease(Row):
             updated_at_ms=int(get("updated_at_ms") or 0),
             note=text_or_none(get("note")),
             begins=Position.parse(columns["begins"]) if get("begins") else None,
+            skipped=gaps_of_text(get("skipped")),
             staging=text_or_none(get("staging")),
         )
 
@@ -217,6 +222,7 @@ def beyond(lease: Lease) -> Lease:
         pending=None,
         checkpoint_arrival_ms=arrived,
         caught_up_ms=pending.caught_up_ms,
+        skipped=(),
     )
 
 
@@ -254,6 +260,7 @@ def roll_forward(lease: Lease, batch_id: str, now_ms: int) -> Lease:
         lease_owner=None,
         read_group=None,
         checkpoint_arrival_ms=lease.checkpoint_arrival_ms if arrival is None else arrival,
+        skipped=tuple(gap for gap in lease.skipped if gap not in pending.gaps),
         caught_up_ms=lease.caught_up_ms if stands and pending.caught_up_ms is None else pending.caught_up_ms,
     )
 
@@ -273,13 +280,12 @@ def release(lease: Lease, now_ms: int, caught_up_ms: int | None = None, note: st
 
 
 def accept_gap(lease: Lease, note: str, now_ms: int) -> Lease:
-    """The gap before its pending slice is accepted by a person: freeze leaves the slice out no longer. Nothing else of
+    """The gaps of its pending slice are accepted by a person: freeze leaves the slice out no longer. Nothing else of
     the slice changes, nor does its owner."""
     _require(lease.landed and lease.waits_for_gap, lease, "no gap waits on it")
     assert lease.pending is not None
-    assert lease.pending.gap is not None
-    accepted = replace(lease.pending, gap=replace(lease.pending.gap, accepted=note))
-    return lease._next(now_ms, pending=accepted, note=note)
+    gaps = tuple(gap if gap.accepted else replace(gap, accepted=note) for gap in lease.pending.gaps)
+    return lease._next(now_ms, pending=replace(lease.pending, gaps=gaps), note=note)
 
 
 def seize(lease: Lease, holder: str, void: str | None, now_ms: int) -> Lease:
@@ -291,10 +297,22 @@ def seize(lease: Lease, holder: str, void: str | None, now_ms: int) -> Lease:
     return lease._next(now_ms, lease_owner=holder, read_group=None, batch_id=None)
 
 
-def rewind(lease: Lease, holder: str, target: Position, rewound: str, note: str, now_ms: int) -> Lease:
+def rewind(
+    lease: Lease,
+    holder: str,
+    target: Position,
+    rewound: str,
+    note: str,
+    now_ms: int,
+    *,
+    unread_ms: int | None = None,
+    passed: Gap | None = None,
+) -> Lease:
     """L8: to a position, by the reset that holds it; a pending slice is dropped, and what was seen of it forgotten.
 
-    It stays taken, as ``rewound``, until all of its lineage are rewritten.
+    It stays taken, as ``rewound``, until all of its lineage are rewritten. ``passed`` is what lies between and is never
+    read, ``unread_ms`` since when unread records may have come (default: now): if they have expired, that shows when
+    the shard is read.
     """
     _require(lease.batch_id is None and lease.lease_owner == holder, lease, "only what the reset holds is reset")
     return lease._next(
@@ -308,8 +326,9 @@ def rewind(lease: Lease, holder: str, target: Position, rewound: str, note: str,
         read_group=None,
         checkpoint_arrival_ms=None,
         millis_behind_latest=None,
-        caught_up_ms=None if target.exact else now_ms,  # as of a new row: what expires unread from now on must show
+        caught_up_ms=None if target.exact else now_ms if unread_ms is None else unread_ms,
         note=note,
+        skipped=(*left_of(lease.skipped, target), *([passed] if passed else [])),
     )
 
 

@@ -165,7 +165,7 @@ def totals_of(slices: Iterable[ShardSlice]) -> Totals:
     return Totals(
         records=sum(s.records for s in held),
         bytes=sum(s.raw_bytes for s in held),
-        gaps=sum(s.gap is not None for s in held),
+        gaps=sum(len(s.gaps) for s in held),
         oddities=sum((s.oddities for s in held), NOTHING_ODD),
     )
 

@@ -12,7 +12,7 @@ from shardbatch.errors import ConfigurationError
 
 
 class GapPolicy(str, Enum):
-    """``fail``: a slice that begins with a gap waits until a person accepts it, or a run has ``record``, which goes on
+    """``fail``: a slice that has a gap waits until a person accepts it, or a run has ``record``, which goes on
     with the gap noted."""
 
     FAIL = "fail"

@@ -104,7 +104,7 @@ SHARD_LEASE = Table(
     _columns(
         "lease_owner:text lease_count:int checkpoint:text completed:bool parent_shard_ids:text hash_range:text "
         "batch_id:text read_group:text pending:text checkpoint_arrival_ms:int millis_behind_latest:int "
-        "caught_up_ms:int updated_at_ms:int note:text begins:text staging:text"
+        "caught_up_ms:int updated_at_ms:int note:text begins:text skipped:text staging:text"
     ),
 )
 BATCH = Table(
@@ -125,7 +125,7 @@ APPLICATION = Table(
     "row_count",
     _columns(
         "stream_id:text start_position:text schema_version:int deployments:text claimed_by:text last_action:text "
-        "retention_ms:int importing:text shown_intervals:text row_count:int"
+        "retention_ms:int gone_before_ms:int longest_retention_ms:int importing:text shown_intervals:text row_count:int"
     ),
 )
 INTERVAL = Table("interval_output", ("scope", "span"), "row_count", _columns("number:int roots:text row_count:int"))

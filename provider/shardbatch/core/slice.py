@@ -22,9 +22,11 @@ class LandedFile:
 
 @dataclass(frozen=True)
 class Gap:
-    """A range of a shard that expired before it was read; a bound that nobody knows is ``None``.
+    """A range of a shard that was never read; a bound that nobody knows is ``None``.
 
-    ``accepted`` says which person accepted it, when and why.
+    It begins ``after`` a place, the last that was read before it, and ends before the record ``first_available``, or,
+    where a person had it passed over, at the place ``until``. ``from_ms`` and ``to_ms`` are when the records at its
+    bounds arrived, or the last look at the shard before it. ``accepted`` says which person accepted it, when and why.
     """
 
     after: Position
@@ -33,6 +35,7 @@ class Gap:
     to_ms: int | None = None
     reason: str = ""
     accepted: str | None = None
+    until: Position | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -43,6 +46,7 @@ class Gap:
             "to_ms": self.to_ms,
             "reason": self.reason,
             "accepted": self.accepted,
+            "until": str(self.until) if self.until else None,
         }
 
     @classmethod
@@ -55,6 +59,7 @@ class Gap:
             value.get("to_ms"),
             value.get("reason", ""),
             value.get("accepted"),
+            Position.parse(value["until"]) if value.get("until") else None,
         )
 
 
@@ -104,7 +109,8 @@ class Slice:
     ``until`` is ``SHARD_END`` when the shard has ended; ``last`` is the last record read, if any. ``raw_bytes``
     counts the records' data, not the files. ``caught_up_ms`` is when the read stood at the shard's tip, if it did; of
     a shard that has ended, when a read last did while it was open. ``first_arrival_ms`` and ``last_arrival_ms`` are the
-    first and the last record's, ``min_arrival_ms`` and ``max_arrival_ms`` the least and the greatest of all.
+    first and the last record's, ``min_arrival_ms`` and ``max_arrival_ms`` the least and the greatest of all. ``gaps``
+    are in the order of their places; the first may lie before ``after``, where a person moved the checkpoint on.
     ``waiting`` is what the service's limits cost the read.
     """
 
@@ -121,7 +127,7 @@ class Slice:
     millis_behind_latest: int | None = None
     caught_up_ms: int | None = None
     children: tuple[str, ...] = ()
-    gap: Gap | None = None
+    gaps: tuple[Gap, ...] = ()
     oddities: Oddities = NOTHING_ODD
     min_arrival_ms: int | None = None
     max_arrival_ms: int | None = None
@@ -130,7 +136,7 @@ class Slice:
     @property
     def empty(self) -> bool:
         """Whether it says nothing new: no record, no end, no gap."""
-        return self.records == 0 and not self.ended and self.gap is None and self.until == self.after
+        return self.records == 0 and not self.ended and not self.gaps and self.until == self.after
 
     def followed_by(self, more: Slice) -> Slice:
         """This slice and the one that begins where it ends, as one."""
@@ -144,7 +150,7 @@ class Slice:
             first_arrival_ms=more.first_arrival_ms if self.first_arrival_ms is None else self.first_arrival_ms,
             last_arrival_ms=self.last_arrival_ms if more.last_arrival_ms is None else more.last_arrival_ms,
             caught_up_ms=self.caught_up_ms if more.caught_up_ms is None else more.caught_up_ms,
-            gap=self.gap if more.gap is None else more.gap,
+            gaps=self.gaps + more.gaps,
             oddities=self.oddities + more.oddities,
             waiting=self.waiting + more.waiting,
             min_arrival_ms=min(_known(self.min_arrival_ms, more.min_arrival_ms), default=None),
@@ -167,7 +173,8 @@ class Slice:
             "millis_behind_latest": self.millis_behind_latest,
             "caught_up_ms": self.caught_up_ms,
             "children": list(self.children),
-            "gap": self.gap.to_json() if self.gap else None,
+            "gap": self.gaps[0].to_json() if self.gaps else None,  # who knows of no other is told of this one
+            "gaps": [gap.to_json() for gap in self.gaps],
             "oddities": self.oddities.to_json(),
             "min_arrival_ms": self.min_arrival_ms,
             "max_arrival_ms": self.max_arrival_ms,
@@ -191,7 +198,7 @@ class Slice:
             millis_behind_latest=value.get("millis_behind_latest"),
             caught_up_ms=value.get("caught_up_ms"),
             children=tuple(value.get("children", ())),
-            gap=Gap.from_json(value["gap"]) if value.get("gap") else None,
+            gaps=_gaps(value),
             oddities=Oddities.from_json(value.get("oddities") or {}),
             min_arrival_ms=value.get("min_arrival_ms"),
             max_arrival_ms=value.get("max_arrival_ms"),
@@ -210,3 +217,19 @@ class Slice:
 
 def _known(*numbers: int | None) -> list[int]:
     return [number for number in numbers if number is not None]
+
+
+def gaps_to_text(gaps: tuple[Gap, ...]) -> str | None:
+    """Some gaps as the text of a column; ``None`` if there are none."""
+    return json.dumps([gap.to_json() for gap in gaps], separators=(",", ":")) if gaps else None
+
+
+def gaps_of_text(text: Any) -> tuple[Gap, ...]:
+    """Back from the text of a column."""
+    return tuple(Gap.from_json(value) for value in json.loads(text)) if text else ()
+
+
+def _gaps(value: dict[str, Any]) -> tuple[Gap, ...]:
+    """The gaps of a slice; one that version 0.1.0 stored has one at most, under another key."""
+    found = value["gaps"] if "gaps" in value else [value["gap"]] if value.get("gap") else []
+    return tuple(Gap.from_json(gap) for gap in found)

@@ -13,6 +13,7 @@ import pytest
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import FanOut
 from shardbatch.core.position import SHARD_END
+from shardbatch.errors import Throttled
 from shardbatch.hooks.steps import Steps
 from tests.integration.sources.kinesis_world import STREAM, stopped_server
 from tests.support.resharded import Resharded
@@ -65,7 +66,9 @@ def test_a_consumer_that_is_not_ready_in_time_ends_the_read_with_its_time(stream
     stream.put()
     stream.server.options.consumer_seconds = 600
     began = stream.server.clock.now()
-    assert stream.rig.run("r1", limits=ReadLimits(duration=timedelta(seconds=20))).records == 0
+    with pytest.raises(Throttled, match="No answer came"):
+        stream.rig.run("r1", limits=ReadLimits(duration=timedelta(seconds=20)))
     assert 20 <= stream.server.clock.now() - began < 45
+    stream.rig.over("r1")
     stream.server.clock.advance(600)
     assert stream.rig.run("r2").records == sum(stream.sent.values())

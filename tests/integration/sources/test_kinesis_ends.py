@@ -85,7 +85,7 @@ def test_a_closed_shard_whose_answers_lose_their_iterators_at_one_place_is_read_
 
 
 @pytest.mark.parametrize("ends_with_records", [True, False])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     records=st.integers(0, 5),
     page_records=st.integers(1, 6),
@@ -131,6 +131,7 @@ def test_an_end_without_children_is_walked_to_three_times_from_the_last_record(w
     source = world.source()
     pages = read(source)
     assert payloads(pages) == RECORDS
+    assert [(page.records.num_rows, page.ended) for page in pages] == [(10, False), (0, True)]
     assert source.calls["GetShardIterator"] == 1 + 1 + 3
     assert source.calls["ListShards"] == 1
 

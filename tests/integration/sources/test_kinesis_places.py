@@ -10,6 +10,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
+from botocore.exceptions import CredentialRetrievalError, NoCredentialsError
 
 from shardbatch.core.policies import FanOut
 from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
@@ -85,6 +86,17 @@ def test_a_place_that_is_refused_in_mid_read_is_compared_with_what_is_held(world
     assert payloads(pages) == [b"held"]
     assert [page.checkpoint_gone for page in pages].count(True) == 1
     assert pages[-1].next > after(sent[1])
+
+
+def test_a_call_that_is_refused_at_the_oldest_record_too_is_malformed(world: World) -> None:
+    sent = world.put(b"a", b"b")
+    for start in (TRIM_HORIZON, after(sent[0])):
+        world.server.faults.add("GetShardIterator", times=3, **REFUSED)
+        with pytest.raises(SourceError, match="malformed") as caught:
+            next(world.source().read(FIRST, start))
+        assert not caught.value.retryable
+        assert "clock" not in str(caught.value)
+        world.server.faults.clear()
 
 
 def test_a_start_in_the_future_is_an_error_that_waiting_mends(world: World) -> None:
@@ -194,6 +206,33 @@ def test_a_refusal_that_passes_is_waited_out(world: World, code: str) -> None:
     world.server.faults.add("GetRecords", "error", error=code, status=400, times=1000)
     with pytest.raises(Unreachable, match=code) as caught:
         list(world.source().read(FIRST, TRIM_HORIZON))
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        CredentialRetrievalError(provider="assume-role", error_msg="busy"),
+        NoCredentialsError(),
+        RuntimeError("Credentials were refreshed, but the refreshed credentials are still expired."),
+    ],
+)
+def test_credentials_that_cannot_be_had_for_a_moment_are_waited_for(world: World, fault: Exception) -> None:
+    world.put(b"a", b"b")
+    reading = world.source(page_records=1).read(FIRST, TRIM_HORIZON)
+    got = payloads(until(reading, 1))
+    left = [fault] * 3
+
+    def fail(**_: Any) -> None:
+        if left:
+            raise left.pop()
+
+    world.client.meta.events.register("before-call.kinesis.GetRecords", fail)
+    got += payloads(until(reading, 1))
+    assert (got, left) == ([b"a", b"b"], [])
+    left += [fault] * 1000
+    with pytest.raises(Unreachable, match="could not be sent") as caught:
+        until(reading, 1)
     assert caught.value.retryable
 
 

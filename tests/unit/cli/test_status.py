@@ -16,7 +16,10 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.position import after
 from shardbatch.core.rows import APPLICATION, SHARD_LEASE, Key, Namespace
 from shardbatch.errors import ConfigurationError
+from tests.support.rig import FakeTime
 from tests.unit.cli.rows import NAMESPACE, NOW, OTHER, OWNER, filled, frozen_batch, of_interval
+
+CLOCK = FakeTime(NOW).clock()
 
 
 def test_counts_shards_by_what_they_are_doing() -> None:
@@ -147,8 +150,8 @@ def test_the_summary_says_who_claims_and_how_long_it_is_until_records_expire() -
     row = store.get(Key(APPLICATION, NAMESPACE, ()))
     assert isinstance(row, Application)
     group = Group("prod", "orders", "etl", 300_000)
-    assert store.replace(row, replace(row.joined(group).keeping(3_600_000), row_count=row.row_count + 1))
-    lines = {row["property"]: row["value"] for row in tables.summary(status(store, NAMESPACE), NOW)}
+    assert store.replace(row, replace(row.joined(group).keeping(3_600_000, NOW), row_count=row.row_count + 1))
+    lines = {row["property"]: row["value"] for row in tables.summary(status(store, NAMESPACE, CLOCK), NOW)}
     assert lines["claimed by"] == "group 'etl' of DAG 'orders' (deployment 'prod')"
     assert (lines["retention of the stream"], lines["time until data loss"]) == ("1 h", "unknown")
 
@@ -156,9 +159,11 @@ def test_the_summary_says_who_claims_and_how_long_it_is_until_records_expire() -
     assert isinstance(held, Lease)
     read = replace(held, checkpoint=after("7"), caught_up_ms=NOW - 60_000, lease_count=held.lease_count + 1)
     assert store.replace(held, read)
-    lines = {row["property"]: row["value"] for row in tables.summary(status(store, NAMESPACE), NOW)}
+    lines = {row["property"]: row["value"] for row in tables.summary(status(store, NAMESPACE, CLOCK), NOW)}
     assert lines["time until data loss"] == "59 min, unknown for 1 shards"
-    by_shard = {row["shard"]: row["until loss"] for row in tables.shards(shards(store, NAMESPACE), NOW + 3_600_000)}
+    by_shard = {
+        row["shard"]: row["until loss"] for row in tables.shards(shards(store, NAMESPACE, clock=CLOCK), NOW + 3_600_000)
+    }
     assert by_shard == {"s-done": "-", "s-free": "unknown", "s-frozen": "-", "s-held": "now", "s-landed": "-"}
 
 

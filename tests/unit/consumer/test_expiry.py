@@ -25,7 +25,9 @@ def rig(tmp_path: Path) -> Rig:
 
 def look(rig: Rig) -> tuple[Status, dict[str, ShardStatus]]:
     namespace = rig.consumer().namespace
-    return status(rig.store, namespace), {item.shard_id: item for item in shards(rig.store, namespace)}
+    clock = rig.time.clock()
+    found = shards(rig.store, namespace, clock=clock)
+    return status(rig.store, namespace, clock), {item.shard_id: item for item in found}
 
 
 def later(rig: Rig, hours: float) -> None:
@@ -140,9 +142,9 @@ def test_a_checkpoint_older_than_the_retention_is_a_gap_with_its_range_and_times
     rig.land("r2", found)
     pending = rig.consumer().leases()[0].pending
     assert pending is not None
-    assert pending.gap is not None
-    assert (str(pending.gap.after), pending.gap.first_available) == (first, left)
-    assert (pending.gap.from_ms, pending.gap.to_ms) == (read_at, rig.stream.now_ms)
+    assert pending.gaps
+    assert (str(pending.gaps[0].after), pending.gaps[0].first_available) == (first, left)
+    assert (pending.gaps[0].from_ms, pending.gaps[0].to_ms) == (read_at, rig.stream.now_ms)
     rig.over("r2")
     answer = rig.run("r3", policies=RECORD)
     assert (answer.records, answer.gaps) == (1, 1)  # what is left from the oldest on, never from the tip

@@ -114,7 +114,7 @@ def test_what_one_run_had_no_time_for_is_read_first_by_the_next(rig: Rig) -> Non
     for run in ("r1", "r2"):
         ticks = iter(range(10_000))
         clock = Clock(rig.time.now_ms, lambda ticks=ticks: float(next(ticks)), rig.time.sleep)
-        limits = ReadLimits(duration=timedelta(seconds=20), concurrency=1)
+        limits = ReadLimits(duration=timedelta(seconds=100), concurrency=1)
         rig.run(run, options=ClaimOptions(read_tasks=1), limits=limits, clock=clock)
         done = set(rig.committed())
         taken.append([sum(str(i.sequence_number) in done for i in rig.stream.shards[s].items) for s in (first, second)])

@@ -46,8 +46,8 @@ def test_records_that_came_and_expired_before_the_first_was_ever_read_are_a_gap(
     rig.land("r2", rig.claim("r2"))
     pending = only(rig).pending
     assert pending is not None
-    assert pending.gap is not None
-    assert pending.gap.first_available == left[0]
+    assert pending.gaps
+    assert pending.gaps[0].first_available == left[0]
 
 
 def test_a_shard_without_a_record_so_far_is_no_gap_while_it_is_looked_at(rig: Rig) -> None:

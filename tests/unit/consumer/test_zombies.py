@@ -11,17 +11,21 @@ import pytest
 
 from shardbatch.consumer import land
 from shardbatch.consumer.consumer import SYSTEM_CLOCK
+from shardbatch.consumer.expiry import ask_kept
 from shardbatch.consumer.hold import Held, Renewal
+from shardbatch.consumer.reset import reset
 from shardbatch.consumer.shard_read import ShardRead, read_shard
 from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions
+from shardbatch.core.position import TRIM_HORIZON, after
 from shardbatch.core.slice import Slice
 from shardbatch.errors import SourceError, StoreError
 from shardbatch.stores.memory import MemoryStore
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
+from tests.support.verbs import done
 from tests.support.waiting import wait_until
 
 
@@ -37,8 +41,8 @@ def only(rig: Rig) -> Lease:
 
 def reading(rig: Rig, held: Held, consumer=None) -> ShardRead:
     me = str(rig.owner("r1"))
-    tip_ms, retention = rig.stream.now_ms + 1, rig.stream.retention_ms
-    return ShardRead(consumer or rig.consumer(), held, me, tip_ms, 1e12, threading.Event(), retention)
+    tip_ms, consumer = rig.stream.now_ms + 1, consumer or rig.consumer()
+    return ShardRead(consumer, held, me, tip_ms, 1e12, threading.Event(), lambda: ask_kept(consumer))
 
 
 def whole(read: ShardRead) -> Slice | None:
@@ -254,3 +258,25 @@ def test_a_task_that_lost_one_lease_and_a_child_keeps_what_it_landed(rig: Rig) -
     assert (landed.lost, landed.shards) == (3, 1)
     assert rig.freeze("r1").record_count == len(sent)
     assert {child, other} <= {row.shard_id for row in rig.consumer().leases()}
+
+
+@pytest.mark.parametrize("what", ["give_back", "land", "renew"])
+def test_a_try_that_read_before_a_reset_writes_nothing_after_it(rig: Rig, what: str) -> None:
+    """The run was cleared and claimed again: the owner is the same, the place is not."""
+    rig.stream.put("a", "b")
+    rig.run("r0")
+    rig.claim("r1")
+    zombie = Held(rig.consumer(), str(rig.owner("r1")), only(rig))
+    rig.over("r1")
+    done(reset, rig, shards=[only(rig).shard_id], to=TRIM_HORIZON, liveness=rig.verdict)
+    rig.claim("r1")
+    before = only(rig)
+    if what == "give_back":
+        zombie.give_back(rig.time.ms)
+    elif what == "renew":
+        zombie.renew()
+    else:
+        read = Slice(before.shard_id, zombie.row.checkpoint, after("900"), ended=False, records=1, last="900")
+        assert not zombie.land(read)
+    assert zombie.lost
+    assert only(rig) == before

@@ -17,6 +17,7 @@ from shardbatch.core.shard import Shard
 from shardbatch.core.slice import Slice
 
 SPACE = Namespace("etl", "orders")
+NOW = 1000
 
 
 def row(shard_id: str = "s", parents: tuple[str, ...] = (), **changes: Any) -> Lease:
@@ -30,7 +31,7 @@ def landed(**changes: Any) -> Slice:
 
 def since(lease: Lease, *others: Lease) -> tuple[int, str] | None:
     known = {each.shard_id: each for each in others}
-    found = unread_since(lease, known.get)
+    found = unread_since(lease, known.get, NOW)
     return None if found is None else (found.ms, found.clock.value)
 
 
@@ -90,7 +91,7 @@ def test_parents_that_never_had_a_record_pass_the_question_on() -> None:
 
 def test_a_lineage_that_runs_in_a_circle_tells_nothing() -> None:
     rows = {"a": row("a", ("b",)), "b": row("b", ("a",))}
-    assert born_after(rows["a"], rows.get) is None
+    assert born_after(rows["a"], rows.get, NOW) is None
 
 
 def test_of_two_clocks_the_later_instant_counts() -> None:

@@ -23,8 +23,8 @@ from shardbatch.errors import ProtocolError
 
 NAMESPACE = Namespace("etl", "orders")
 SLICE = Slice(
-    "s", TRIM_HORIZON, after("9"), False, (LandedFile("p/0", 2, 30),), 2, 10, "9", 1, 2, 5, 6, ("c",), Gap(after("3")),
-    Oddities(1, 2, 3), 1, 2,
+    "s", TRIM_HORIZON, after("9"), False, (LandedFile("p/0", 2, 30),), 2, 10, "9", 1, 2, 5, 6, ("c",),
+    (Gap(after("3")), Gap(after("5"), "7", 8, 9, "why", "ann", after("6"))), Oddities(1, 2, 3), 1, 2,
 )  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def frozen() -> Batch:
     [
         Lease(
             NAMESPACE, "sc", "s", "me", 3, after("5", 2), True, ("p", "q"), HashRange(1, 2), "x", "001", SLICE,
-            7, 8, 9, 10, begins=after("4"),
+            7, 8, 9, 10, begins=after("4"), skipped=(Gap(after("1"), until=after("2")),),
         ),
         Lease(NAMESPACE, "", "s", None, 3, TRIM_HORIZON),
         Batch(
@@ -56,7 +56,7 @@ def frozen() -> Batch:
         Application(
             NAMESPACE, "arn@1", TRIM_HORIZON, 3, deployments=("a", "b"),
             claimed_by=(Group("a", "dag", "orders", 7), Group("b", "dag", "", 8)), last_action="z",
-            retention_ms=9, shown_intervals=((1, 2), (3, 4)),
+            retention_ms=9, gone_before_ms=8, longest_retention_ms=10, shown_intervals=((1, 2), (3, 4)),
         ),
     ],
 )  # fmt: skip

@@ -25,7 +25,7 @@ def manifest(count: int = 3) -> Manifest:
                 records=10,
                 raw_bytes=70,
                 children=("shard-1", "shard-2") if n == 0 else (),
-                gap=Gap(TRIM_HORIZON, "9", reason="trimmed") if n == 2 else None,
+                gaps=(Gap(TRIM_HORIZON, "9", reason="trimmed"), Gap(after("12"), until=after("13"))) if n == 2 else (),
                 oddities=Oddities(foreign=n, broken=2 * n, dropped=3 * n),
             ),
             shard_generation=min(n, 1),
@@ -49,7 +49,7 @@ def test_a_manifest_reads_back_as_it_was_and_its_bytes_are_always_the_same() -> 
 def test_totals_count_records_bytes_gaps_and_what_was_odd() -> None:
     totals = manifest().totals
 
-    assert (totals.records, totals.bytes, totals.gaps) == (30, 210, 1)
+    assert (totals.records, totals.bytes, totals.gaps) == (30, 210, 2)
     assert totals.oddities == Oddities(foreign=3, broken=6, dropped=9)
 
 

@@ -47,6 +47,8 @@ class EndProof:
         self.met = False
         #: The lag of the last answer.
         self.lag_ms = 0
+        #: Answers so far.
+        self.steps = 0
         self._probe = probe
         self._place = place
         self._last = last
@@ -73,6 +75,7 @@ class EndProof:
 
     def _weigh(self, answer: Decoded) -> Found:
         self.lag_ms = answer.millis_behind_latest
+        self.steps += 1
         if answer.records.num_rows:
             if self._last is None or int(answer.records.column(0)[-1].as_py()) != int(self._last):
                 return Found.MORE

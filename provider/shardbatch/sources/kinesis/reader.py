@@ -23,7 +23,10 @@ from shardbatch.sources.kinesis.end_proof import EndProof, Found
 from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import list_all
 from shardbatch.sources.kinesis.polling import Polling, Wait, Way
+from shardbatch.sources.kinesis.refusals import malformed
 
+#: Steps of the proof of an end between two pages; more than most proofs have.
+SILENT_STEPS = 20
 EPOCH = datetime.fromtimestamp(0, UTC)
 NOT_A_PLACE = (
     "The checkpoint is none of this shard, or lies beyond its last record. If the stream was replaced by another one, "
@@ -158,7 +161,11 @@ class ShardReader:
         return EndProof(self._probe, place, last, children)
 
     def _prove(self, proof: EndProof) -> Iterable[Page]:
-        """Go on with the proof of an end; an unfinished one shows as an empty page that is not at the tip."""
+        """Go on with the proof of an end.
+
+        An unfinished one tells nothing of the place. So it shows only now and then, as an empty page of unknown lag at
+        which the reader can look at its limits; a read that has time for one answer has it for a proof.
+        """
         found = proof.step()
         if found is Found.ENDED:
             gone = self._expected is not None and not proof.met
@@ -167,7 +174,7 @@ class ShardReader:
             self._proof = None
             self._way.drop()
             raise InvalidAnswer(f"An answer claimed the end of {self._where}, which has more records.")
-        return self._nothing(max(1, proof.lag_ms))
+        return () if proof.steps % SILENT_STEPS else self._nothing()
 
     def _gone(self, error: ShardNotFound) -> tuple[Iterable[Page], Pause]:
         """The shard is gone if the listing agrees. :raises StreamNotFound: if it is the stream that is gone."""
@@ -194,7 +201,7 @@ class ShardReader:
         self._way.drop()
         self._proof = None
         if self._from_oldest or self._next.kind is not Kind.AFTER_SEQUENCE_NUMBER:
-            raise error
+            raise error if self._next.kind is Kind.AT_TIMESTAMP else malformed(error)
         self._from_oldest = True
         self._start, self._last_read, self._expected = self._next, None, self._next.sequence_number
 

@@ -188,6 +188,14 @@ def named(operation: str, where: str, code: str, message: str, status: int = 0) 
     return error
 
 
+def malformed(error: PlaceRefused) -> SourceError:
+    """The error of a call of which an argument was refused that is no place: every shard has an oldest record."""
+    found = SourceError(str(error).removesuffix(error.remedy).strip(), remedy=_MALFORMED.remedy)
+    found.retryable = False
+    found.__cause__ = error
+    return found
+
+
 def unsent(operation: str, where: str, error: Exception) -> SourceError:
     """The error of a call that could not be sent."""
     text = f"{operation} of {where} could not be sent: {error}"

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person has a shard pass over: records between its checkpoint and a later place, which nobody reads.
+
+Places of different kinds do not compare: an instant is compared with the arrival of the record at the other place.
+Where nobody can tell which of two places comes first, records may be passed over, and are told as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shardbatch.core.position import Kind, Position
+from shardbatch.core.slice import Gap
+
+#: Why a range was not read, as its gap says.
+PASSED_OVER = "a person had them passed over"
+
+
+def passes_over(place: Position, arrival_ms: int | None, target: Position) -> bool:
+    """Whether a shard that goes from a place to a target may leave records out.
+
+    :param arrival_ms: when the record at ``place`` arrived, ``None`` if nobody knows.
+    """
+    if place.kind is Kind.SHARD_END or target.kind is Kind.TRIM_HORIZON:
+        return False
+    if target.kind is Kind.AT_TIMESTAMP:
+        begins = place.timestamp_ms if place.kind is Kind.AT_TIMESTAMP else arrival_ms
+        return begins is None or (target.timestamp_ms or 0) > begins
+    return target > place
+
+
+def passed(place: Position, arrival_ms: int | None, target: Position, note: str) -> Gap:
+    """The gap that stands for it, accepted by who did it; ``note`` says who, when and why."""
+    begins = place.timestamp_ms if place.kind is Kind.AT_TIMESTAMP else arrival_ms
+    ends = target.timestamp_ms if target.kind is Kind.AT_TIMESTAMP else None
+    return Gap(place, None, begins, ends, PASSED_OVER, note, until=target)
+
+
+def left_of(skipped: Sequence[Gap], target: Position) -> tuple[Gap, ...]:
+    """What is still passed over of what no batch tells yet, once the shard goes to a target: not what lies behind it,
+    which is read after all."""
+    found: list[Gap] = []
+    for gap in skipped:
+        if not passes_over(gap.after, gap.from_ms, target):
+            continue
+        if gap.until is not None and gap.until.kind is target.kind and target < gap.until:
+            gap = replace(gap, until=target, to_ms=target.timestamp_ms)
+        found.append(gap)
+    return tuple(found)
