@@ -138,9 +138,9 @@ class ShardReader:
             return True, answer.children
         if ending is Ending.CONTRADICTORY:
             raise InvalidAnswer(f"An answer on {self._where} contradicts itself about the shard's end.")
-        if ending is Ending.CLAIMED and answer.records.num_rows and self._last_read is not None:
-            if int(answer.records.column(0)[-1].as_py()) <= int(self._last_read):
-                raise InvalidAnswer(f"An answer on {self._where} brings again what was read.")
+        numbers = answer.records.column(0)[-1:].to_pylist() if ending is Ending.CLAIMED else []
+        if numbers and self._last_read is not None and int(numbers[0]) <= int(self._last_read):
+            raise InvalidAnswer(f"An answer on {self._where} brings again what was read.")
         return False, ()
 
     def _begin_proof(self, answer: Decoded) -> EndProof:
