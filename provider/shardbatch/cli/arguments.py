@@ -11,13 +11,6 @@ from airflow.cli.cli_config import ARG_OUTPUT, ActionCommand, Arg, GroupCommand,
 _LONGEST_S = 366 * 86_400
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ArgumentTypeError(f"{text} is not above zero")
-    return number
-
-
 def _seconds(text: str) -> float:
     number = float(text)
     if not 0 < number <= _LONGEST_S:  # nor is nan
@@ -34,7 +27,7 @@ LEASES = Arg(
         "Default: leases in section [shardbatch] of Airflow's configuration"
     ),
 )
-LIMIT = Arg(("--limit",), type=_count, default=20, help="How many batches at most, newest first. Default: 20")
+LIMIT = Arg(("--limit",), type=int, default=20, help="How many batches at most, newest first. Default: 20")
 OWNER = Arg(("--owner",), help="Release what this owner holds, as 'status' shows it: its leases and its frozen batches")
 SHARD = Arg(
     ("--shard",),
