@@ -104,7 +104,8 @@ class Application:
     def _enter(self, landing: MemoryLanding, driver: Driver) -> None:
         number = driver.number if self.numbered else 0
         start_id = f"{landing.count():06d}-{self.name}"
-        begun = Begun(start_id, self.attempt, self.work, self.token, driver.incarnation, number)
+        known_as = self.name if self.numbered else ""
+        begun = Begun(start_id, self.attempt, self.work, self.token, driver.incarnation, number, known_as)
         landing.begun.setdefault(self.batch_id, []).append(begun)
         driver.inside = Start(start_id, self.attempt, self.work, self.plan[driver.at])
         driver.left = list(self.rows) if driver.inside.outputs else []
