@@ -313,9 +313,11 @@ class Breaker(Meetings):
             self._step(process, GO)
         if process.at == "page" and not process.finished:
             self.spent["still"] += 1
-            for shard in [shard for shard in self.world.stream.shards.values() if not shard.closed]:
-                self.world.stream.put("a", shard_id=shard.shard_id)
-            self.world.time.ms += 25 * HOUR_MS
+            still = [shard.shard_id for shard in self.world.stream.shards.values() if not shard.closed]
+            for hours in (25, 0):  # what comes first expires, what comes last is what the next answer has
+                for shard_id in still:
+                    self.world.stream.put("a", shard_id=shard_id)
+                self.world.time.ms += hours * HOUR_MS
         while not process.finished:
             self._step(process, GO)
 

@@ -27,7 +27,7 @@ PERSON = Owner("here", "person", "verb", "")
 OF_BATCHES = {"park": park, "unpark": unpark, "set_aside": set_aside, "drop": drop, "release": release}
 #: Those of them that look whether its owner is at work, unless they are forced.
 ASKING = ("set_aside", "drop")
-VERBS = (*OF_BATCHES, "release_owner", "accept_gap", "reset", "reset_all")
+VERBS = (*OF_BATCHES, "release_owner", "accept_gap", "reset", "reset_all", "pass_over")
 
 
 def choices(world: World, verb: str) -> list[str]:
@@ -39,7 +39,10 @@ def choices(world: World, verb: str) -> list[str]:
         return [row.batch_id for row in live if isinstance(row, Batch)]
     if verb == "release_owner":
         return sorted({row.lease_owner for row in live if isinstance(row, Lease) and row.lease_owner})
-    return [row.shard_id for row in live if isinstance(row, Lease)]
+    leases = [row for row in live if isinstance(row, Lease)]
+    if verb == "pass_over":
+        leases = [row for row in leases if not row.completed and row.checkpoint < _last(world, row.shard_id)]
+    return [row.shard_id for row in leases]
 
 
 def apt(world: World, owner: str | None = None) -> dict[str, list[str]]:
@@ -77,6 +80,11 @@ def place(world: World, shard_id: str, kind: int) -> Position:
     return places[len(places) // 2] if kind == 2 and places else TRIM_HORIZON
 
 
+def _last(world: World, shard_id: str) -> Position:
+    """The last record that a shard was sent."""
+    return max((sent.place for sent in world.stream.sent.values() if sent.shard_id == shard_id), default=TRIM_HORIZON)
+
+
 def start(world: World, verb: str, name: str, *, force: bool = False, kind: int = 0) -> Process:
     """A person begins a verb on one of its ``choices``."""
 
@@ -95,7 +103,7 @@ def start(world: World, verb: str, name: str, *, force: bool = False, kind: int 
             return acts(owner=name, **told)
         if verb == "accept_gap":
             return acts(shards=[name], **told)
-        to = place(world, name, kind)
+        to = _last(world, name) if verb == "pass_over" else place(world, name, kind)
         which: dict[str, Any] = {"shards": [name]}
         if verb == "reset_all":
             which, to = {"every": True}, to if to.kind is not Kind.AFTER_SEQUENCE_NUMBER else TRIM_HORIZON
@@ -111,5 +119,11 @@ def start(world: World, verb: str, name: str, *, force: bool = False, kind: int 
 
 
 def _verb(verb: str) -> Callable[..., Any]:
-    others = {"release_owner": release, "accept_gap": accept_gap, "reset": reset, "reset_all": reset}
+    others = {
+        "release_owner": release,
+        "accept_gap": accept_gap,
+        "reset": reset,
+        "reset_all": reset,
+        "pass_over": reset,
+    }
     return OF_BATCHES.get(verb) or others[verb]

@@ -105,16 +105,14 @@ class Continuity:
         now, rows = self.now_ms, page.records.num_rows
         self.seen_ms = self._made_ms if now - self._made_at > STANDSTILL_MS else self._asked_ms
         self._made_ms, self._made_at = self._asked_ms, self._asked_at  # at the earliest: it may have waited to arrive
-        if not (rows or page.millis_behind_latest == 0 or page.ended):
-            return
         first = page.records.column("sequence_number")[0].as_py() if rows else None
         arrivals = page.records.column("arrival_time").drop_null()
         arrival = arrivals[0].value // 1000 if len(arrivals) else None
         if first is not None and self._found and self._found[-1].first_available is None:
             self._found[-1] = _closed(self._found[-1], first, arrival)  # seen while nothing was left, or none yet
-        if page.gone or self._lost(page, now, arrival):
+        if page.gone or (self._lost(page, now, arrival) and not self._open(first)):
             self._add(Gap(self._place, first, self._from_ms(now), arrival, LEFT if page.gone else EXPIRED))
-        self._begins = False
+        self._begins &= not (rows or page.millis_behind_latest == 0 or page.ended)
         self._place = page.next
         if len(arrivals):
             self._arrival_ms = arrivals[-1].value // 1000
@@ -158,6 +156,10 @@ class Continuity:
     def _from_ms(self, now: int) -> int | None:
         """When the first of what is lost arrived, at the earliest: with the last record that was read before it."""
         return self._arrival_ms if self._arrival_ms is not None else self._seen(now) or None
+
+    def _open(self, first: str | None) -> bool:
+        """Whether a gap was told already at the place that is still crossed without a record."""
+        return first is None and bool(self._found) and self._found[-1].after == self._place
 
     def _add(self, gap: Gap) -> None:
         if self._found and self._found[-1].after == gap.after:

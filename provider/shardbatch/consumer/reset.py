@@ -263,8 +263,11 @@ def _unread_since(action: Action, row: Lease, hold: Hold) -> int:
         return now_ms
     found = unread_since(before, lambda name: known.get(name) or action.lease(name), now_ms)
     if found is not None:
-        return min(found.ms, now_ms)
-    return now_ms if before.caught_up_ms is None else looked(before.caught_up_ms, now_ms) or leases.NEVER_MS
+        since = found.ms
+    else:
+        since = now_ms if before.caught_up_ms is None else looked(before.caught_up_ms, now_ms) or leases.NEVER_MS
+    passed_ms = [leases.NEVER_MS if gap.from_ms is None else gap.from_ms for gap in before.skipped]
+    return min([since, now_ms, *passed_ms])  # what an earlier reset passed over may be wanted again
 
 
 def _position(text: str) -> Position:

@@ -178,6 +178,22 @@ def test_a_reset_to_the_oldest_record_hides_nothing_that_expired_unread(rig: Rig
     assert rig.run("r3", policies=RECORD).gaps == 1
 
 
+def test_resets_back_and_forth_hide_nothing_that_expired_unread(rig: Rig) -> None:
+    """Each instant that it goes to moves what is wanted on; the last reset wants all again."""
+    rig.stream.put("a")
+    rig.run("r1")
+    rig.run("r2")
+    later(rig, 1)
+    rig.stream.put("lost")
+    later(rig, 26)
+    (shard,) = rig.stream.shards
+    for to in (at_timestamp(rig.stream.now_ms - 2 * HOUR), at_timestamp(rig.stream.now_ms - HOUR), TRIM_HORIZON):
+        done(reset, rig, shards=[shard], to=to)
+    assert only(rig).skipped == ()
+    rig.stream.put("left")
+    assert rig.run("r3", policies=RECORD).gaps == 1
+
+
 def test_a_reset_of_a_shard_that_was_seen_within_the_retention_has_no_gap(rig: Rig) -> None:
     (shard,) = rig.stream.shards
     sent = rig.stream.put("a")
