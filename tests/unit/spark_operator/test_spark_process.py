@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -20,6 +21,9 @@ PARENT = (
     "print(child.pid, flush=True)\n"
     "time.sleep(600)\n"
 )
+
+#: Its own for each process of the tests: left-over submits of a batch are looked for on the whole host.
+BATCH = f"b-{os.getpid()}"
 
 Submit = Callable[..., tuple[int, int]]
 
@@ -54,8 +58,8 @@ def alive(pid: int) -> bool:
 
 
 def test_the_spark_submit_of_the_batch_is_ended_with_its_children(submit: Submit) -> None:
-    pid, child = submit("org.apache.spark.deploy.SparkSubmit", "--conf", "spark.shardbatch.batch=b1", "job.py")
-    assert spark_process.end(spark_process.reference(pid), "b1") == "ended"
+    pid, child = submit("org.apache.spark.deploy.SparkSubmit", "--conf", f"spark.shardbatch.batch={BATCH}", "job.py")
+    assert spark_process.end(spark_process.reference(pid), BATCH) == "ended"
     assert not alive(pid)
     assert not alive(child)
 
@@ -64,35 +68,35 @@ def test_the_spark_submit_of_the_batch_is_ended_with_its_children(submit: Submit
     "words",
     [
         ("SparkSubmit", "--conf", "spark.shardbatch.batch=b2"),
-        ("SparkSubmit", "--conf", "spark.shardbatch.batch=b11"),
-        ("pytest", "spark.shardbatch.batch=b1"),
+        ("SparkSubmit", "--conf", f"spark.shardbatch.batch={BATCH}1"),
+        ("pytest", f"spark.shardbatch.batch={BATCH}"),
         (),
     ],
     ids=["another batch", "a longer id", "no spark-submit", "no arguments"],
 )
 def test_a_process_that_only_has_the_same_id_is_left_alone(submit: Submit, words: tuple[str, ...]) -> None:
     pid, child = submit(*words)
-    assert spark_process.end(spark_process.reference(pid), "b1") == "over"
+    assert spark_process.end(spark_process.reference(pid), BATCH) == "over"
     assert alive(pid)
     assert alive(child)
 
 
 def test_a_process_of_another_host_is_left_alone(submit: Submit) -> None:
-    pid, _ = submit("SparkSubmit", "--conf", "spark.shardbatch.batch=b1")
-    assert spark_process.end(f"client:not-{socket.gethostname()}:{pid}", "b1") == "elsewhere"
+    pid, _ = submit("SparkSubmit", "--conf", f"spark.shardbatch.batch={BATCH}")
+    assert spark_process.end(f"client:not-{socket.gethostname()}:{pid}", BATCH) == "elsewhere"
     assert alive(pid)
 
 
 def test_a_process_that_has_ended_is_over() -> None:
     process = subprocess.Popen([sys.executable, "-c", "pass"])
     process.wait()
-    assert spark_process.end(spark_process.reference(process.pid), "b1") == "over"
+    assert spark_process.end(spark_process.reference(process.pid), BATCH) == "over"
 
 
 @pytest.mark.parametrize("text", ["", "client:", "client:host", "client:host:x", "yarn:application_1", "task:h:1"])
 def test_other_references_are_no_process(text: str) -> None:
     assert spark_process.parse(text) is None
-    assert spark_process.end(text, "b1") == "elsewhere"
+    assert spark_process.end(text, BATCH) == "elsewhere"
 
 
 def test_host_names_with_colons_are_kept() -> None:
@@ -100,7 +104,7 @@ def test_host_names_with_colons_are_kept() -> None:
 
 
 def test_a_process_that_took_over_an_id_is_left_alone(submit: Submit) -> None:
-    pid, child = submit("SparkSubmit", "--conf", "spark.shardbatch.batch=b1")
+    pid, child = submit("SparkSubmit", "--conf", f"spark.shardbatch.batch={BATCH}")
     looked_at = psutil.Process(pid)
     looked_at._create_time = looked_at.create_time() - 60  # what was looked at began earlier than what has the id now
     looked_at._ident = (pid, looked_at._create_time)
