@@ -22,7 +22,7 @@ from shardbatch.core.expiry import looked, unread_since
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.ports import Clock, Landing, LeaseStore, Liveness
-from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp
+from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp, lowest
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import generations
 from shardbatch.core.skipped import passed, passes_over
@@ -116,11 +116,11 @@ def reset(
     if finished:
         return finished
     roots = set(shards) if not every else {row.shard_id for row in rows}
-    found = _preview(action, descendants(rows, roots), roots, to)
+    found = _preview(action, descendants(rows, roots), roots, to, application.shown_intervals)
     if dry_run or any(item.result == "left" for item in found):
         return found
     action.record("{} to {}".format("all shards" if every else ", ".join(shards[:5]), to))
-    return _move(action, roots, to)
+    return _move(action, roots, to, application.shown_intervals)
 
 
 def _require_choice(to: Position | None, shards: Sequence[str], every: bool, stream_id: str | None) -> None:
@@ -145,7 +145,9 @@ def descendants(rows: Iterable[Lease], roots: set[str]) -> list[Lease]:
     return [known[shard_id] for shard_id in sorted(found, key=lambda name: (depth[name], name))]
 
 
-def _preview(action: Action, rows: list[Lease], roots: set[str], to: Position) -> tuple[Done, ...]:
+def _preview(
+    action: Action, rows: list[Lease], roots: set[str], to: Position, shown: Sequence[tuple[int, int]]
+) -> tuple[Done, ...]:
     told: list[Done] = []
     batches = {row.batch_id: action.batch(row.batch_id) for row in rows if row.batch_id is not None}
     for batch in batches.values():
@@ -153,7 +155,7 @@ def _preview(action: Action, rows: list[Lease], roots: set[str], to: Position) -
             told.append(action.told(batch, "would drop", effect=drop_effect(action, batch)))
     for row in rows:
         why = obstacle(action, row)
-        effect = "" if why else effect_of(row, target(row, roots, to))
+        effect = "" if why else effect_of(row, target(row, roots, to), shown)
         told.append(action.told(row, "left" if why else "would reset", why, effect))
     blocked = [item for item in told if item.result == "left"]
     return tuple(blocked if blocked and not action.dry_run else told)
@@ -164,7 +166,7 @@ def target(row: Lease, roots: set[str], to: Position) -> Position:
     return TRIM_HORIZON if to.exact and row.shard_id not in roots else to
 
 
-def _move(action: Action, roots: set[str], to: Position) -> tuple[Done, ...]:
+def _move(action: Action, roots: set[str], to: Position, shown: Sequence[tuple[int, int]]) -> tuple[Done, ...]:
     hold = Hold(action)
     left = hold.take(lambda rows: descendants(rows, roots))
     if left is not None:
@@ -186,7 +188,7 @@ def _move(action: Action, roots: set[str], to: Position) -> tuple[Done, ...]:
         if not hold.write(row.shard_id, rewound):
             why = "another reset took it; the others wait until reset is called again"
             return (*told, action.told(before, "left", why))
-        told.append(action.told(before, "reset", effect=effect_of(before, place)))
+        told.append(action.told(before, "reset", effect=effect_of(before, place, shown)))
     _free(action, list(hold.rows.values()))
     return tuple(told)
 
@@ -219,8 +221,11 @@ def _finish(action: Action, rows: Sequence[Lease]) -> tuple[Done, ...]:
     return tuple(action.told(row, result, effect=effect.format(row.note)) for row in done)
 
 
-def effect_of(row: Lease, to: Position) -> str:
-    """What a reset of this lease does: what is read twice, and what may be lost."""
+def effect_of(row: Lease, to: Position, shown: Sequence[tuple[int, int]] = ()) -> str:
+    """What a reset of this lease does: what is read twice, and what may be lost.
+
+    :param shown: bounds of intervals whose output live readers see too.
+    """
     parts = ["from {} to {}".format(row.checkpoint, to)]
     if row.checkpoint == to and not row.completed:
         parts.append("which is where it stands")
@@ -229,6 +234,11 @@ def effect_of(row: Lease, to: Position) -> str:
         parts.append(text.format(_span(over)))
     elif row.checkpoint.exact or row.completed:
         parts.append("reads again what was committed from there on")
+    if shown and row.begins != lowest(row.begins or to, to):
+        text = (
+            "READERS MAY SEE RECORDS TWICE: an interval that ends at {} has joined what they see; drop its batch first"
+        )
+        parts.append(text.format(utc(max(end for _, end in shown))))
     if row.completed:
         parts.append("opens it again")
     if row.pending is not None and row.pending.records:

@@ -51,6 +51,18 @@ def started(rig: Rig, start: Position, *, after_ms: int = HOUR) -> tuple[Interva
     return span, sent
 
 
+def test_a_reset_to_before_an_interval_that_has_joined_says_that_readers_may_see_records_twice(rig: Rig) -> None:
+    span, _ = started(rig, LATEST)
+    start = rig.consumer().leases()[0].begins
+    assert start is not None
+    back: dict[str, Any] = {"every": True, "dry_run": True}
+    assert not any("TWICE" in item.effect for item in told(reset, rig, to=TRIM_HORIZON, **back))
+    Backfill(rig, span, "b1", outputs=JOIN).whole()
+    assert all("TWICE" in item.effect for item in told(reset, rig, to=TRIM_HORIZON, **back))
+    assert all("TWICE" in item.effect for item in told(reset, rig, to=at_timestamp(span.from_ms), **back))
+    assert not any("TWICE" in item.effect for item in told(reset, rig, to=start, **back))
+
+
 def test_what_arrived_before_the_live_application_began_may_join(rig: Rig) -> None:
     span, sent = started(rig, LATEST)
     own = rig.stream.put("c")
