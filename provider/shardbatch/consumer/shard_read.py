@@ -144,9 +144,10 @@ def read_shard(read: ShardRead) -> Pages:
     tally = _Tally(lease, read)
     try:
         yield from _pages(read, tally, writer)
-        tally.end.require_answer()
-        if tally.end.cut is not None and tally.next == lease.checkpoint and tally.trail.gaps == lease.skipped:
-            raise tally.end.cut
+        if not read.held.lost:
+            tally.end.require_answer()
+            if tally.end.cut is not None and tally.next == lease.checkpoint and tally.trail.gaps == lease.skipped:
+                raise tally.end.cut
     except BaseException:
         read.waited(tally.waiting)
         writer.abandon()

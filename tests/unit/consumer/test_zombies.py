@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions
-from shardbatch.core.position import TRIM_HORIZON, after
+from shardbatch.core.ports import Page
+from shardbatch.core.position import TRIM_HORIZON, Position, after
 from shardbatch.core.slice import Slice
 from shardbatch.errors import SourceError, StoreError
 from shardbatch.stores.memory import MemoryStore
@@ -280,3 +282,19 @@ def test_a_try_that_read_before_a_reset_writes_nothing_after_it(rig: Rig, what: 
         assert not zombie.land(read)
     assert zombie.lost
     assert only(rig) == before
+
+
+def test_a_read_whose_lease_was_lost_before_an_answer_came_is_a_lost_one(rig: Rig) -> None:
+    """It would else be told as a shard that does not answer: a machine slept, and another has the shard since."""
+    rig.stream.put("a")
+    rig.claim("r1")
+    held = Held(rig.consumer(), str(rig.owner("r1")), only(rig))
+
+    def refused(shard_id: str, position: Position) -> Iterator[Page]:
+        assert rig.store.replace(only(rig), leases.take(only(rig), "thief", None, rig.time.ms))
+        held.renew()
+        yield Page(rig.stream._batch([]), position)
+
+    rig.stream.read = refused  # type: ignore[method-assign]
+    assert whole(reading(rig, held)) is None
+    assert held.lost
