@@ -95,10 +95,10 @@ def time_fault(of_task: timedelta | None, of_run: timedelta | None, limits: Read
             f"read: of ReadLimits(duration={limits.duration}) nothing is left.",
             'Give it a longer one: task_args={"read": {"execution_timeout": ...}}, where None is none.',
         )
-    reading = min(limits.duration, limits.run_duration or limits.duration)
-    if of_run is not None and of_run <= reading:
+    if of_run is not None and time_to_read(of_run) <= timedelta(0):
         return (
-            f"the DAG's dagrun_timeout is {of_run}, and it may read for {reading}: nothing is left for the work.",
-            "Give the DAG a longer dagrun_timeout, or set a shorter ReadLimits(duration=...).",
+            f"the DAG's dagrun_timeout is {of_run}, of which {LEAST_LANDING} is kept to land what was read: nothing is "
+            "left to read in.",
+            "Give the DAG a longer dagrun_timeout.",
         )
     return None

@@ -156,7 +156,9 @@ def test_example_runs_and_leaves_the_sums_of_the_source(examples: Examples, dag_
     CHECKS[dag_id](examples)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.stem, marks=pytest.mark.long if at else ()) for at, path in enumerate(FILES)]
+)
 def test_parsing_an_example_loads_no_vendor_library(path: Path) -> None:
     program = f"""
 import runpy, sys

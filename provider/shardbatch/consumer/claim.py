@@ -17,7 +17,7 @@ from shardbatch.consumer.listing import find_parents, list_shards, named
 from shardbatch.consumer.maintenance import compact
 from shardbatch.consumer.replay import look
 from shardbatch.consumer.settle import Stamped, read_batches, settle
-from shardbatch.consumer.staging_place import require_batches_here, require_slices_here
+from shardbatch.consumer.staging_place import require_batch_here, require_slices_here
 from shardbatch.consumer.watch import abandoned, stood_still, waiting_ms
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
@@ -78,9 +78,7 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     application = enrol(consumer, owner)
     verdicts = Verdicts(consumer, me)
     rows = consumer.leases()
-    require_slices_here(consumer, rows)
     stamped = read_batches(consumer, rows)
-    require_batches_here(consumer, stamped.values())
     held = unfinished(consumer, me, verdicts, stamped) or _adopt_gone(consumer, me, verdicts, stamped, application)
     if held is not None:
         return held
@@ -115,6 +113,7 @@ def unfinished(consumer: Consumer, me: str, verdicts: Verdicts, stamped: Stamped
         if batch.owner == me:
             if _parked(consumer, batch):
                 raise BatchParked("Batch {} of this run is {}.".format(batch.batch_id, _note(batch)))
+            require_batch_here(consumer, batch)
             consumer.say("This run goes on with its own batch {}.".format(batch.batch_id))
             return Claim(Outcome.OWN_BATCH, batch_id=batch.batch_id)
     own = [batch for batch in consumer.batches_of(me) if batch.state is not BatchState.VOID]
@@ -142,6 +141,7 @@ def _adopt_over(consumer: Consumer, me: str, batch: Batch) -> Claim | None:
 
 
 def _adopt(consumer: Consumer, me: str, batch: Batch) -> Claim | None:
+    require_batch_here(consumer, batch)
     if not consumer.store.replace(batch, batches.adopt(batch, me)):
         return None
     consumer.say("Adopted batch {} of {}, which is over.".format(batch.batch_id, batch.owner or "nobody"))
@@ -220,6 +220,7 @@ def _decidable(lease: Lease, stamped: Stamped) -> bool:
 def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
     """Write the owner and the read group on the rows of the plan; a lost race leaves the shard to the winner."""
     chosen = found.takeable[: _most(consumer, me, found)]
+    require_slices_here(consumer, chosen)
     taken: dict[str, list[str]] = {}
     changes: list[tuple[Lease, Lease]] = []
     now_ms = consumer.now_ms()

@@ -14,8 +14,8 @@ from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.expiry import ask_kept
 from shardbatch.consumer.hold import Held, Renewal
 from shardbatch.consumer.settle import read_batches
-from shardbatch.consumer.shard_errors import is_shards_own, named, told
-from shardbatch.consumer.shard_read import ShardRead, Stopped, read_shard
+from shardbatch.consumer.shard_errors import Stopped, is_shards_own, named, told
+from shardbatch.consumer.shard_read import ShardRead, read_shard
 from shardbatch.consumer.staging_place import require_slices_here
 from shardbatch.consumer.turns import Pages, Reading, Turns
 from shardbatch.core.batch import BatchState
@@ -25,7 +25,7 @@ from shardbatch.core.policies import ShardErrors
 from shardbatch.core.position import LATEST
 from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
 from shardbatch.core.waiting import NO_WAITING, Waiting
-from shardbatch.errors import LeaseLost, SourceError
+from shardbatch.errors import LeaseLost, SourceError, StoreError
 
 #: How much of an error's text goes into an answer; the log has it whole.
 SHORT = 300
@@ -142,7 +142,12 @@ class _Task:
                 raise error
             self._failed(held, error)
             return []
-        if held.lost:
+        try:
+            lost = held.lost
+        except StoreError as silent:  # it was landed before, or not at all; whose the lease is, nobody knows
+            self._failed(held, silent)
+            return []
+        if lost:
             self.landed.lost += 1
             self.consumer.warn("The lease of {} was lost; its slice is dropped.".format(held.shard_id))
             return []

@@ -57,7 +57,11 @@ class ReadEnd:
             return True
         if self._interval is not None:
             passed = last_arrival_ms is not None and self._interval.passed(last_arrival_ms)
-            self.interval_over = passed or (rows == 0 and lag == 0) or self._has_passed(self._interval)
+            try:
+                self.interval_over = passed or (rows == 0 and lag == 0) or self._has_passed(self._interval)
+            except SourceError as error:  # the question for the stream's clock: what was read is kept
+                self.cut = error
+                return True
             return self.interval_over or self.late()
         if self._budget.at_tip(rows, last_arrival_ms, lag):
             return True

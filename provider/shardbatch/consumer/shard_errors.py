@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import traceback
 
-from shardbatch.consumer.shard_read import Stopped
 from shardbatch.errors import LeaseLost, ProtocolError, ShardbatchError
+
+
+class Stopped(Exception):
+    """The task was told to stop; nothing was stored, and the next try reads anew."""
 
 
 def is_shards_own(error: BaseException) -> bool:

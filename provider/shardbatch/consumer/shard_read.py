@@ -12,6 +12,7 @@ from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.continuity import Continuity
 from shardbatch.consumer.hold import Held
 from shardbatch.consumer.read_end import ReadEnd
+from shardbatch.consumer.shard_errors import Stopped, is_shards_own
 from shardbatch.consumer.turns import Pages
 from shardbatch.core import lease as leases
 from shardbatch.core.expiry import Kept, tip_seen
@@ -32,10 +33,6 @@ NOTHING_FOUND = (
     "The next run begins at the same place. If that goes on, give a run more time (ReadLimits.duration): a long "
     "stretch without records has to be passed in one run."
 )
-
-
-class Stopped(Exception):
-    """The task was told to stop; nothing was stored, and the next try reads anew."""
 
 
 @dataclass
@@ -117,6 +114,17 @@ class _Tally:
             self.placed_ms = self.placed_ms if micros is None else micros // 1000
             yield self.placed_ms
 
+    @property
+    def nothing_told(self) -> bool:
+        """Whether no gap is known that has an end: one that has none is told again, by the read that comes further."""
+        return not any(gap.first_available for gap in self.trail.gaps[len(self.lease.skipped) :])
+
+    def came_no_further(self, landed: Slice) -> bool:
+        """Whether it has no more than a gap behind which nothing was seen, neither a record nor the tip. The next read
+        begins at the same place and tells it; else each run would tell it anew."""
+        stands = landed.records == 0 and not landed.ended and landed.until == landed.after
+        return stands and self.caught_up_ms is None and not self.lease.skipped and self.nothing_told
+
     def done(self) -> bool:
         """Whether to stop after this page."""
         page = self.page
@@ -144,9 +152,10 @@ def read_shard(read: ShardRead) -> Pages:
     tally = _Tally(lease, read)
     try:
         yield from _pages(read, tally, writer)
-        if not read.held.lost:
+        lost = read.held.lost
+        if not lost:
             tally.end.require_answer()
-            if tally.end.cut is not None and tally.next == lease.checkpoint and tally.trail.gaps == lease.skipped:
+            if tally.end.cut is not None and tally.next == lease.checkpoint and tally.nothing_told:
                 raise tally.end.cut
     except BaseException:
         read.waited(tally.waiting)
@@ -154,13 +163,13 @@ def read_shard(read: ShardRead) -> Pages:
         raise
     if tally.waiting:
         read.consumer.say("Shard {}: {} records, {}.".format(lease.shard_id, tally.budget.records, tally.waiting))
-    if read.held.lost:
+    if lost:
         writer.abandon()
         return None
     landed = _slice(tally, writer)
     _tell_oddities(read, landed)
     read.held.cut = tally.end.cut
-    if landed.empty:
+    if landed.empty or tally.came_no_further(landed):
         read.waited(tally.waiting)
         writer.abandon()
         if read.hurry.is_set():
@@ -206,8 +215,10 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
     while True:
         try:
             page = next(pages, None)
-        except Exception as error:  # noqa: BLE001 - whatever it is, what came before it is whole
-            tally.end.cut = error
+        except Exception as error:
+            if not is_shards_own(error):
+                raise
+            tally.end.cut = error  # whatever it is, what came before it is whole
             return
         if page is None:
             return

@@ -8,13 +8,10 @@ from collections.abc import Iterable
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.listing import named
-from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.batch import Batch
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Landing
 from shardbatch.errors import StagingMoved
-
-#: States in which a batch's files, and what its tasks leave beside them, are still needed.
-OPEN = (BatchState.FROZEN, BatchState.PARKED)
 
 
 def require_slices_here(consumer: Consumer, rows: Iterable[Lease]) -> None:
@@ -31,16 +28,6 @@ def require_slices_here(consumer: Consumer, rows: Iterable[Lease]) -> None:
                 named([row.shard_id for row in away]), away[0].staging, consumer.landing.uri
             )
         )
-
-
-def require_batches_here(consumer: Consumer, batches: Iterable[Batch | None]) -> None:
-    """See that those of the batches which are not over stand in this run's staging folder.
-
-    :raises StagingMoved: naming both places, if one does not.
-    """
-    for batch in batches:
-        if batch is not None and batch.state in OPEN:
-            require_batch_here(consumer, batch)
 
 
 def require_batch_here(consumer: Consumer, batch: Batch) -> None:

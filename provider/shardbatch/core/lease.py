@@ -315,6 +315,8 @@ def rewind(
     the shard is read.
     """
     _require(lease.batch_id is None and lease.lease_owner == holder, lease, "only what the reset holds is reset")
+    stays = target.exact and target == lease.checkpoint  # what was seen of it holds: only what was landed is read anew
+    unread = now_ms if unread_ms is None else unread_ms
     return lease._next(
         now_ms,
         checkpoint=target,
@@ -324,9 +326,9 @@ def rewind(
         staging=None,
         lease_owner=rewound,
         read_group=None,
-        checkpoint_arrival_ms=None,
+        checkpoint_arrival_ms=lease.checkpoint_arrival_ms if stays else None,
         millis_behind_latest=None,
-        caught_up_ms=None if target.exact else now_ms if unread_ms is None else unread_ms,
+        caught_up_ms=lease.caught_up_ms if stays else None if target.exact else unread,
         note=note,
         skipped=(*left_of(lease.skipped, target), *([passed] if passed else [])),
     )

@@ -150,7 +150,7 @@ class Slice:
             first_arrival_ms=more.first_arrival_ms if self.first_arrival_ms is None else self.first_arrival_ms,
             last_arrival_ms=self.last_arrival_ms if more.last_arrival_ms is None else more.last_arrival_ms,
             caught_up_ms=self.caught_up_ms if more.caught_up_ms is None else more.caught_up_ms,
-            gaps=self.gaps + more.gaps,
+            gaps=_in_a_row(self.gaps, more.gaps),
             oddities=self.oddities + more.oddities,
             waiting=self.waiting + more.waiting,
             min_arrival_ms=min(_known(self.min_arrival_ms, more.min_arrival_ms), default=None),
@@ -213,6 +213,14 @@ class Slice:
     def loads(cls, text: str) -> Slice:
         """Back from the text of a lease row."""
         return cls.from_json(json.loads(text))
+
+
+def _in_a_row(gaps: tuple[Gap, ...], more: tuple[Gap, ...]) -> tuple[Gap, ...]:
+    """The gaps of two slices in a row. One that was seen while nothing followed it is seen again by the read that goes
+    on there, with more of its bounds; that a person has accepted it stands."""
+    if not gaps or not more or gaps[-1].after != more[0].after:
+        return gaps + more
+    return (*gaps[:-1], replace(more[0], accepted=more[0].accepted or gaps[-1].accepted), *more[1:])
 
 
 def _known(*numbers: int | None) -> list[int]:

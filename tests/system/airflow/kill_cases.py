@@ -56,7 +56,6 @@ class Case:
 
 #: Both ways of dying and of working, healed by the next run and by clearing.
 CASES = [
-    Case("after-page", "cleared"),
     Case("after-stamped", "next", supervisor=True),
     Case("working", "next", spark=True),
     Case("after-decided", "cleared"),

@@ -48,7 +48,10 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 }
 FIRST, LATER = (0, 20), (20, 30)
 #: Shapes that differ little from another one.
-REPEATED = ("block_notifier", "block_alert", "block_mapped", "block_nested", "block_leaves")
+REPEATED = (
+    *("block_notifier", "block_alert", "block_mapped", "block_mapped_later", "block_nested", "block_leaves"),
+    "block_soft",
+)
 each_shape = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long if name in REPEATED else ()) for name in SHAPES]
 )

@@ -9,7 +9,7 @@ from tests.support.airflow_instance import Deployment
 
 pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.timeout(1200)]
 
-SHARDS = 5000
+SHARDS = 2000
 MOST_BYTES = 8 * 1024
 MOST_LABEL = 200
 
@@ -17,7 +17,7 @@ MOST_LABEL = 200
 def test_xcoms_and_labels_stay_small(airflow: Deployment) -> None:
     # R94
     airflow.create_stream("many", shards=SHARDS)
-    sent = airflow.put("many", 0, 2000)
+    sent = airflow.put("many", 0, 1000)
     run_id = airflow.start("many")
     assert airflow.client.wait_for_run("many", run_id, 900) == "success"
     assert airflow.output("many") == sent

@@ -64,7 +64,9 @@ def test_an_application_works_through_spark_connect(area: StagingArea, out: str)
     assert "files=FrameFiles\ncopied=25 of=25\ncommitted=0\n" in printed
 
 
-@pytest.mark.parametrize("remote", ["", "local[1]"], ids=["classic", "connect"])
+@pytest.mark.parametrize(
+    "remote", [pytest.param("", id="classic", marks=pytest.mark.long), pytest.param("local[1]", id="connect")]
+)
 def test_a_reader_needs_pyspark_and_nothing_else(tmp_path: Path, remote: str) -> None:
     out = str(tmp_path / "o[ut] {pr,od} *?")
     commit(out, "a", {"day=2026-01-01": {"n": [1]}, "day=2026-01-02": {"n": [2]}})

@@ -74,7 +74,7 @@ def test_a_frozen_batch_in_the_old_folder_holds_the_claim_and_a_dropped_one_does
     rig.over("r1")
     new = moved(rig)
     # The lease says first where its slice stands; the batch alone is seen where a version before landed the slice.
-    assert "stand in" in refused(new, "r2")
+    assert "stands in" in refused(new, "r2")
     space = rig.namespace
     (done,) = drop(rig.store, space, frozen.batch_id or "", landing=StagingArea(str(new.folder)), **BY)
     assert f"this staging is not the batch's, which says where: file://{rig.folder}" in done.effect

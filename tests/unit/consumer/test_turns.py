@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shardbatch.consumer import claim, freeze, land
-from shardbatch.consumer.shard_read import Stopped
+from shardbatch.consumer.shard_errors import Stopped
 from shardbatch.consumer.turns import LONGEST_WAIT, Turns
 from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits

@@ -71,5 +71,7 @@ for each in ("whole", "failing", "replayed", "events", "isolated", "killed", "st
 # The label of a read task with thousands of shards, and what is pushed.
 many = make("many", claim=ClaimOptions(read_tasks=16), limits=ReadLimits(concurrency=32))
 no_stream = make("no_stream", stream=KinesisStream("nowhere", aws_conn_id="aws_local"))
-no_connection = make("no_connection", stream=KinesisStream("whole", aws_conn_id="absent"))
+no_connection = make(  # a connection may be unknown for a moment, so it is looked for again by every retry
+    "no_connection", stream=KinesisStream("whole", aws_conn_id="absent"), task_args={"claim": {"retries": 0}}
+)
 no_staging = make("no_staging", staging="missing")
