@@ -58,13 +58,17 @@ class ScriptedShard:
 
 
 class ScriptedStream:
-    """A stream under a test's control; ``now_ms`` is its clock, ``page_size`` the records of one page."""
+    """A stream under a test's control; ``now_ms`` is its clock, ``page_size`` the records of one page.
+
+    ``answer_pages``: an answer has the records of so many pages, which are given out one by one.
+    """
 
     capabilities = Capabilities(lineage=True, timestamps=True, exact_tip=True)
 
     def __init__(self, name: str = "orders", shards: int = 1, page_size: int = 3) -> None:
         self.name = name
         self.page_size = page_size
+        self.answer_pages = 1
         self.now_ms = 1_800_000_000_000
         self.created_ms = 1
         self.retention = timedelta(hours=24)
@@ -155,21 +159,24 @@ class ScriptedStream:
                 yield Page(self._batch([]), current, ended=True, gone=True)
                 return
             waiting = [item for item in shard.items if follows(item, current)]
-            page, rest = waiting[: self.page_size], waiting[self.page_size :]
+            size = self.page_size * self.answer_pages
+            answer, rest = waiting[:size], waiting[size:]
             gone = first and current.kind is Kind.AFTER_SEQUENCE_NUMBER and self._missing(shard, current)
-            if page:
-                current = page[-1].place
             ended = shard.closed and not rest
             lag = self.now_ms - rest[0].arrival_ms + 1 if rest else 0
             children = tuple(s for s in self._listed() if shard_id in s.parent_shard_ids) if ended else ()
-            yield Page(
-                self._batch(page),
-                current,
-                ended=ended,
-                children=children if self.names_children else (),
-                millis_behind_latest=lag,
-                checkpoint_gone=gone,
-            )
+            for at in range(0, max(1, len(answer)), self.page_size):
+                page, last = answer[at : at + self.page_size], at + self.page_size >= len(answer)
+                current = page[-1].place if page else current
+                yield Page(
+                    self._batch(page),
+                    current,
+                    ended=ended and last,
+                    children=children if self.names_children and last else (),
+                    millis_behind_latest=lag if last else max(1, lag),
+                    checkpoint_gone=gone and at == 0,
+                    continues=at > 0,
+                )
             first = False
             if ended:
                 return

@@ -4,7 +4,8 @@
 A stream says nothing of records that expired: an answer begins at the oldest record that is left. Only the first answer
 of a read shows what is missing, because only there the record at the place is asked for too. So an answer that comes
 too late after the one before is not believed: the read is begun anew at the place reached, and its first answer is
-compared. What stands still may be the machine, a shard's turn, a landing, the service.
+compared. What stands still may be the machine, a shard's turn, a landing, the service. A page that continues an answer
+was made with it, however late it is taken: the next answer is measured against the question of the whole one.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Continuity:
         return (*self._lease.skipped, *self._found)
 
     def pages(self) -> Iterator[Page]:
-        """The answers from the checkpoint on; those of which nobody can be sure that they follow are asked for anew."""
+        """The pages from the checkpoint on; answers of which nobody can be sure that they follow are asked for anew."""
         pages = self._read()
         while True:
             self._asked_ms, self._asked_at = self._consumer.now_ms(), self._tick()
@@ -94,7 +95,7 @@ class Continuity:
         """Whether records may have expired between the answer before and this one, which does not show it. What begins
         a read is compared whenever it comes: else a stretch without records might be begun anew for ever."""
         now = self._tick()
-        if self._begins or not _tells(page):
+        if self._begins or page.continues or not _tells(page):
             return False
         stood = now - self._made_at
         return stood > LONGEST_MS or (stood > STANDSTILL_MS and not self._all_since(self._read_up_to(now), now))
@@ -103,8 +104,10 @@ class Continuity:
         if not _tells(page):
             return
         now, rows = self.now_ms, page.records.num_rows
-        self.seen_ms = self._made_ms if now - self._made_at > STANDSTILL_MS else self._asked_ms
-        self._made_ms, self._made_at = self._asked_ms, self._asked_at  # at the earliest: it may have waited to arrive
+        if not page.continues:
+            self.seen_ms = self._made_ms if now - self._made_at > STANDSTILL_MS else self._asked_ms
+            # At the earliest: it may have waited to arrive.
+            self._made_ms, self._made_at = self._asked_ms, self._asked_at
         first = page.records.column("sequence_number")[0].as_py() if rows else None
         arrivals = page.records.column("arrival_time").drop_null()
         arrival = arrivals[0].value // 1000 if len(arrivals) else None

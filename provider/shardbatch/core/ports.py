@@ -108,7 +108,7 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class Page:
-    """One answer of a shard.
+    """One answer of a shard, or a piece of one.
 
     ``records`` is an Arrow batch with the columns ``sequence_number`` string, ``sub_sequence_number`` int64,
     ``partition_key`` string, ``arrival_time`` timestamp[us, UTC], ``data`` binary, and ``attributes`` map where the
@@ -117,7 +117,8 @@ class Page:
     ``checkpoint_gone`` says, on the first page that shows it, that the record at the position read from is no longer
     in the stream: what followed it may have expired too. It may also come in mid-read, of the position read up to then.
     ``requests`` counts the calls that the page cost, ``waiting`` what the service's limits did. ``arrival_time`` is
-    null where the source does not tell it.
+    null where the source does not tell it. ``continues`` says that the page has more records of the answer that the
+    page before began: nothing was asked since, so it tells nothing newer of the shard.
     """
 
     records: pa.RecordBatch
@@ -130,6 +131,7 @@ class Page:
     requests: int = 1
     waiting: Waiting = NO_WAITING
     oddities: Oddities = NOTHING_ODD
+    continues: bool = False
 
 
 class Source(Protocol):

@@ -33,6 +33,7 @@ class Story:
         self.draw = random.Random(seed)
         self.rig = Rig(folder / "staging")
         self.rig.stream.page_size = self.draw.choice([1, 2, 5])
+        self.rig.stream.answer_pages = self.draw.choice([1, 3])
         self.sent: dict[str, int] = {}
         self.runs = 0
         self.sleeps = False

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from shardbatch.consumer import land
@@ -17,6 +18,7 @@ from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
 from shardbatch.core.ports import Clock, Page
 from shardbatch.core.slice import Gap, Slice
+from shardbatch.landing.writer import ParquetSliceWriter
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -214,6 +216,46 @@ def test_what_expires_between_two_answers_at_the_end_of_the_retention_is_a_gap(r
     between(rig, 1, lambda: later(rig, 0.06))
     assert rig.run("r1", policies=RECORD).gaps == 1
     assert rig.committed() == sent
+
+
+def lands_slowly(rig: Rig, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """So much time passes, and records expire, while each page is landed."""
+    write = ParquetSliceWriter.write
+
+    def slow(writer: ParquetSliceWriter, page: pa.RecordBatch) -> None:
+        write(writer, page)
+        later(rig, seconds / 3600)
+
+    monkeypatch.setattr(ParquetSliceWriter, "write", slow)
+
+
+def test_what_expires_while_the_pieces_of_one_answer_are_landed_is_a_gap(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pieces are of one question, however often the reader looks up between them."""
+    rig.stream.page_size, rig.stream.answer_pages = 1, 30
+    sent = rig.stream.pack(*["k"] * 30)
+    later(rig, 1 / 60)
+    rig.stream.put("lost")
+    later(rig, 1)
+    sent += rig.stream.put("left")
+    later(rig, 22.8)
+    lands_slowly(rig, monkeypatch, 50)
+    assert rig.run("r1", policies=RECORD, limits=ReadLimits(duration=timedelta(hours=2))).gaps == 1
+    assert rig.committed() == sent
+    assert len(rig.stream.reads) == 2  # no piece is asked for again, the answer behind them is
+
+
+def test_pieces_of_an_answer_make_no_look_younger(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer behind them says that the tip is reached; it may have been made soon after the first."""
+    rig.stream.page_size, rig.stream.answer_pages = 1, 4
+    rig.stream.put("a", "b", "c", "d")
+    asked = rig.time.ms
+    lands_slowly(rig, monkeypatch, 50)
+    rig.run("r1")
+    looked = only(rig).caught_up_ms
+    assert looked is not None
+    assert looked < asked + 1000
 
 
 def test_what_expires_of_an_old_backlog_while_its_first_read_stands_still_is_a_gap(rig: Rig) -> None:

@@ -346,6 +346,24 @@ def test_a_key_that_is_longer_than_any_record_may_have_breaks_an_aggregate() -> 
     assert (rows(found), odd(found)) == ([("7", broken)], Oddities(broken=1))
 
 
+@pytest.mark.parametrize("how", list(Deaggregate))
+@pytest.mark.parametrize("sub", [1, 2, 70_000])
+def test_a_place_inside_of_a_record_that_stays_whole_passes_over_nothing(how: Deaggregate, sub: int) -> None:
+    """Other readers take apart what counts as broken here. It is delivered whole, and once."""
+    broken = repeating("k" * 257, 70_002)
+    records = answer((7, broken), (8, FIXTURE), (9, b"plain"))
+    found = read(records, after("7", sub), how, most=1)
+    assert rows(found)[0] == (f"7/{deaggregation.WHOLE}", broken)
+    assert [payload for _, payload in rows(found)].count(broken) == 1
+    assert odd(found).broken == 1
+    behind = after("7", deaggregation.WHOLE)
+    again = read(records, behind, how, most=1)
+    assert rows(again) == rows(found)[1:]
+    assert odd(again).broken == 0
+    (alone,) = read(answer((7, broken)), behind, how)
+    assert (alone.records.num_rows, alone.next) == (0, behind)
+
+
 @pytest.mark.parametrize("most", [1, 1000, 100_000])
 def test_an_aggregate_is_cut_by_bytes_too(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(deaggregation, "MOST_BYTES", 10_000)

@@ -28,6 +28,10 @@ NUMBER, SUB, KEY, ARRIVAL, DATA = range(5)
 #: once for all of its records, so they may be far more than the answer's bytes.
 MOST_BYTES = 8 << 20
 
+#: The sub-sequence number of a record that is delivered whole behind a place inside of it: larger than any in an
+#: aggregate, so that no record is named twice and the place behind it says that all of it was read.
+WHOLE = 2**31 - 1
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -138,16 +142,26 @@ class _Unpacking:
         self._columns = _Columns()
 
     def pieces(self, read: int) -> Iterator[Piece]:
-        """All of it; of the first row so many records were read before."""
+        """All of it; of the first row so many records were read before.
+
+        Another reader, as KCL, may have begun to take apart what stays whole here. How much of it was read cannot be
+        told, so it is delivered. Only behind its first record it looks as if it had been.
+        """
         for row in range(self._records.num_rows):
             packed = take_apart(self._payload(row)) if self._looks[row] else None
             outside = packed.outside(self._ask_range()) if packed else []
+            last = len(packed) - 1 if packed else 0
             if packed and outside and self._how is Deaggregate.STRICT:
                 self._columns.dropped += max(0, len(packed) - read)
             else:
-                yield from self._add(row, packed or self._single(row), outside, read)
-                self._columns.broken += self._looks[row] and not packed and not read
-            self._columns.place = (row, len(packed) - 1 if packed else 0)
+                inside = self._looks[row] and not packed and read > 1
+                first = 0 if inside and read <= WHOLE else read
+                yield from self._add(row, packed or self._single(row), outside, first)
+                self._columns.broken += self._looks[row] and not packed and not first
+                if inside and not first:
+                    self._columns.subs[-1] = WHOLE
+                last = WHOLE if inside else last
+            self._columns.place = (row, last)
             read = 0
         yield self._columns.piece(self._records, more=False)
 

@@ -86,6 +86,10 @@ class Patience:
         self._failed = 0
         self._expired = 0
 
+    def heard(self) -> None:
+        """The service answered, whatever the answer is worth: refused calls are no longer in a row."""
+        self._throttled = 0
+
     def throttled(self, error: Throttled) -> float:
         """The service refused a call for its rate."""
         self._throttled += 1

@@ -166,6 +166,8 @@ class ShardReader:
         which the reader can look at its limits; a read that has time for one answer has it for a proof.
         """
         found = proof.step()
+        # A refusal leaves a walk where it is. What begins it anew is counted on: it might be begun anew for ever.
+        self._patience.heard()
         if found is Found.ENDED:
             gone = self._expected is not None and not proof.met
             return self._nothing(proof.lag_ms, ended=True, children=proof.children, checkpoint_gone=gone)
@@ -229,7 +231,7 @@ class ShardReader:
                 self._require_place(answer.records)
                 self._from_oldest = False
             self._last_read = answer.records.column(0)[-1].as_py()
-        gone = False
+        gone = continues = False
         if self._expected is not None and (records.num_rows or not answer.records.num_rows):
             gone = checkpoint_gone(self._expected, records, at_tip=ended or answer.millis_behind_latest == 0)
             if gone or records.num_rows:
@@ -244,8 +246,9 @@ class ShardReader:
                 ended=ended and last,
                 children=children if last else (),
                 checkpoint_gone=gone,
+                continues=continues,
             )
-            gone, below = False, Oddities()
+            gone, below, continues = False, Oddities(), True
             yield page
 
     def _nothing(self, lag: int | None = None, **fields: Any) -> Iterator[Page]:
