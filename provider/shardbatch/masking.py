@@ -16,11 +16,13 @@ SHORTEST = 4
 
 #: ``//user:password@host``; the password may have slashes and at signs that nobody quoted.
 _USERINFO = re.compile(r"(//[^\s/@:?#]{0,256}):(\S{1,2000})@")
-#: ``user:password@host`` with nothing before it; an ARN with an at sign behind it is none.
-_BARE = re.compile(r"""(?<![^\s'"(=<\[,`])(?!arn:)([^\s:/@'"(=<\[,`]{1,256}):(?!//)(\S{1,2000})@(?=[\w\[.-])""")
+#: ``user:password@host`` with nothing before it; an ARN with an at sign behind it is none, ``User:arn:…`` neither.
+_BARE = re.compile(r"""(?<![^\s'"(=<\[,`])(?!arn:)([^\s:/@'"(=<\[,`]{1,256}):(?!//|arn:)(\S{1,2000})@(?=[\w\[.-])""")
 _VALUE = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)"""
 _SECRET = "passw(?:or)?d|passwd|pwd|passfile|passphrase|secret"
-_OTHERS = "token|credential|api[_-]?key|(?:access|account|private|shared)[_-]?key|signature|sig"
+#: A word of its own, or the last one of ``blobSig``; no part of ``assigned``.
+_SIG = "(?:(?<![a-z])sig|(?-i:(?<=[a-z])Sig))(?![a-z])"
+_OTHERS = f"token|credential|api[_-]?key|(?:access|account|private|shared)[_-]?key|signature|{_SIG}"
 #: ``password=…`` and ``token = …``; ``"token": …``; ``password: …``.
 _NAMED = (
     re.compile(rf"(?i)((?:{_SECRET}|{_OTHERS})[\w.-]{{0,64}}\s*=\s*){_VALUE}"),

@@ -80,10 +80,18 @@ def test_a_known_secret_is_shown_nowhere(secret: str) -> None:
         'FATAL:  password authentication failed for user "me"',
         "prod/d/manual__2026-11-28T00:00:00+00:00/etl/incremental",
         "http://127.0.0.1:4567/ does not answer",
+        "assigned=3 design=x resigned: 4",
+        "User:arn:aws:iam::1:user/me@corp.com is not authorized",
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert masked(text) == text
+
+
+@pytest.mark.parametrize("name", ["sig", "SIG", "blob_sig", "x-sig", "sig2", "blobSig", "signature", "X-Amz-Signature"])
+def test_a_signature_is_a_secret_whatever_stands_around_its_name(name: str) -> None:
+    assert masked(f"https://store/x?se=1&{name}=5ecr37&sp=r").count("5ecr37") == 0
+    assert secrets_in({name: "5ecr37", "assigned_to": "me", "design": "x", "designer": "y"}) == ["5ecr37"]
 
 
 def test_a_long_text_is_masked_quickly() -> None:

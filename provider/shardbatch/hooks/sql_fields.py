@@ -34,9 +34,11 @@ _MYSQL_SECONDS = ("connect_timeout", "read_timeout", "write_timeout")
 _MYSQL_TLS = ("ca", "capath", "cert", "key", "cipher", "check_hostname", "verify_cert", "verify_identity", "mode")
 _MYSQL_MODES = ("DISABLED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 
-#: Names that have to do with encryption or sign-in.
+#: Names that have to do with encryption or sign-in; ``authority`` has, and ``author``, ``assigned`` and ``signal`` have
+#: not.
 _SIGN_IN = re.compile(
-    r"(?i)ssl|tls|cert|crl|auth|sign|iam|scram|gss|krb|kerberos|sasl|(^|[_-])ca($|[_-])|redshift|workgroup"
+    r"(?i)ssl|tls|cert|crl|auth(?!or(?!i[stz]))|((?<![a-z])|(?-i:(?<=[a-z])(?=S)))sign(?!al)|(?<![a-z])iam|iam(?![a-z])"
+    r"|(?-i:Iam|IAM)|scram|gss|krb|kerberos|sasl|(^|[_-])ca($|[_-])|redshift|workgroup"
 )
 _POSTGRES_NAMES = {
     "ssl": "sslmode",

@@ -118,6 +118,28 @@ def test_a_field_that_cannot_be_handed_on_is_refused_by_name(database: str, extr
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("authenticator", "oauth2_scope", "authority", "authorization", "authType", "sign_in", "signing_key"),
+        *("requireSigning", "SIGNED", "signature", "sig", "iam_role", "useIAM", "awsIamRole", "useiam"),
+    ],
+)
+@pytest.mark.parametrize("database", ["postgresql", "mysql"])
+def test_a_field_of_sign_in_is_refused(database: str, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"'{name}'"):
+        driver_fields(database, "psycopg" if database == "postgresql" else "pymysql", {name: "x"}, "db")
+
+
+@pytest.mark.parametrize(
+    "name", ["author", "authored_by", "Authors", "assigned_to", "design", "signal", "miami", "diameter"]
+)
+@pytest.mark.parametrize("database", ["postgresql", "mysql"])
+def test_a_field_that_only_sounds_like_sign_in_is_passed_over(database: str, name: str) -> None:
+    found = driver_fields(database, "psycopg" if database == "postgresql" else "pymysql", {name: "x"}, "db")
+    assert (found.query, found.arguments) == ({}, {})
+
+
 VERIFIED = {"ssl": {"ca": "/ca", "verify_mode": True, "check_hostname": True}}
 ENCRYPTED = {"ssl": {"verify_mode": False, "check_hostname": False}}
 
