@@ -34,13 +34,23 @@ def test_output_equals_the_source_and_the_report_says_so(demo_ui: Demo) -> None:
     require_true_report(demo_ui.text())
 
 
-def test_demo_ui_stays_up_for_runs_by_hand(demo_ui: Demo) -> None:
-    found = re.search(r"left up: +(http://127\.0\.0\.1:\d+)/dags/flights", demo_ui.text())
+def left_up(demo: Demo) -> AirflowClient:
+    found = re.search(r"left up: +(http://127\.0\.0\.1:\d+)/dags/flights", demo.text())
     assert found is not None
     client = AirflowClient(found.group(1))
     client.wait_for_dag("flights")
+    return client
+
+
+@pytest.mark.long
+def test_demo_ui_takes_runs_by_hand(demo_ui: Demo) -> None:
+    client = left_up(demo_ui)
     run_id = client.trigger("flights")
     assert client.wait_for_run("flights", run_id, timeout=300) == "success"
+
+
+def test_demo_ui_stays_up_and_leaves_nothing_when_it_is_ended(demo_ui: Demo) -> None:
+    left_up(demo_ui)
     demo_ui.process.send_signal(signal.SIGINT)
     assert demo_ui.process.wait(60) == 0
     assert demo_ui.left() == []

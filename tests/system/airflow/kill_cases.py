@@ -54,17 +54,16 @@ class Case:
         return SPARK_PLACES.get(self.place, self.place) if self.spark else self.place
 
 
-#: Both ways of dying and of working, healed by the next run and by clearing.
+#: Both ways of dying, healed by the next run and by clearing.
 CASES = [
     Case("after-stamped", "next", supervisor=True),
-    Case("working", "next", spark=True),
     Case("after-decided", "cleared"),
 ]
 _KNOWN = {(case.place, case.healing) for case in CASES}
 #: The places between, and the same ones healed the other way or with the other kind of work.
 REPEATED = [
     *(Case(place, how) for place in PLACES for how in ("next", "cleared") if (place, how) not in _KNOWN),
-    Case("working", "next"),
+    Case("working", "next", spark=True),
     Case("before-landed", "retried"),
     Case("after-stamped", "retried", supervisor=True),
     Case("after-rolled", "next", supervisor=True, by_hand=True),

@@ -49,8 +49,8 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 FIRST, LATER = (0, 20), (20, 30)
 #: Shapes that differ little from another one.
 REPEATED = (
-    *("block_notifier", "block_alert", "block_mapped", "block_mapped_later", "block_nested", "block_leaves"),
-    "block_soft",
+    *("block_notifier", "block_alert", "block_branch", "block_mapped", "block_mapped_later", "block_nested"),
+    "block_leaves",
 )
 each_shape = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long if name in REPEATED else ()) for name in SHAPES]

@@ -146,17 +146,23 @@ def test_a_shard_that_cannot_be_read_fails_the_run_after_its_commit(airflow: Dep
     assert len(airflow.output("isolated")) == 200
 
 
-def test_an_interval_is_read_beside_the_live_application(airflow: Deployment) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def beside(airflow: Deployment) -> tuple[str, list[str]]:
+    """A run over an interval, and what was sent. It waits until a minute after its end, while other tests go on."""
     airflow.create_stream("interval")
     sent = airflow.put("interval", 0, 60)
     end = datetime.now(UTC) + timedelta(seconds=1)
     conf = {"batch.from": (end - timedelta(hours=1)).isoformat(), "batch.to": end.isoformat()}
-    beside = airflow.start("interval", conf=conf)  # it waits until a minute after its end
+    return airflow.start("interval", conf=conf), sent
+
+
+def test_an_interval_is_read_beside_the_live_application(airflow: Deployment, beside: tuple[str, list[str]]) -> None:
+    run_id, sent = beside
 
     # The live application reads the same records, from its own checkpoints.
     _, state = airflow.run("interval")
     assert state == "success"
-    assert airflow.client.wait_for_run("interval", beside, 300) == "success"
+    assert airflow.client.wait_for_run("interval", run_id, 300) == "success"
     assert airflow.output("interval") == sorted(sent + sent)
     assert sorted(event["extra"]["mode"] for event in airflow.events("interval")) == ["incremental", "interval"]
 
