@@ -7,6 +7,7 @@ No checkout, no environment of ours and no Java is in reach: pip installs the wh
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 from scripts.airflow_instance import end_sessions, free_port, members
 from tests.support.pages import DOCS, ROOT, blocks
+from tests.support.waiting import wait_until
 
 PAGE = DOCS / "quick-start.md"
 #: What stands behind it is for a cluster and for AWS.
@@ -78,6 +80,8 @@ def test_the_quick_start_leads_to_a_committed_batch_that_is_read(tmp_path: Path,
         said = walk.communicate()[0]
         pytest.fail(f"the walk did not end in {SECONDS} s:\n{said[-6000:]}{logs(tmp_path)}")
     finally:
+        with contextlib.suppress(TimeoutError):
+            wait_until(lambda: not members([walk.pid]), 30)
         left = members([walk.pid])
         end_sessions([walk.pid])
     print(said)
