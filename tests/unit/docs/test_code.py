@@ -28,8 +28,11 @@ from shardbatch.consumer.status import Status
 from shardbatch.landing.batch import LandedBatch
 from shardbatch.local import StreamServer
 from shardbatch.spark import SparkBatch
-from tests.support.pages import DOCS, PAGES, ROOT, Block, blocks
+from tests.support.pages import DOCS, ROOT, Block, blocks
+from tests.support.pages import PAGES as ALL
 
+#: The changelog tells of commands as they were.
+PAGES = [page for page in ALL if page.name != "CHANGELOG.md"]
 PYTHON = [block for page in PAGES for block in blocks(page, "python")]
 SHELL = [block for page in PAGES for block in blocks(page, "sh", "bash")]
 #: A heredoc that writes or runs Python.
