@@ -7,6 +7,7 @@ no page: ``mkdocs.yml`` makes the reference of the docstrings themselves.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -175,6 +176,7 @@ def written(page: str, text: str) -> str:
 
 def main() -> int:
     """Write all parts anew."""
+    os.environ.setdefault("AIRFLOW_HOME", str(DOCS.parent / ".cache" / "docs" / "airflow"))  # not one in their home
     for page in PARTS:
         path = DOCS / page
         path.write_text(written(page, path.read_text("utf-8")), "utf-8")
