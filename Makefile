@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every target makes or updates .venv first. PYTHON=/path/to/python3.12 chooses the Python (3.11 to 3.13).
 .POSIX:
-.PHONY: help setup demo demo-ui test test-unit test-long breaker mutants lint format types contracts clean
+.PHONY: help setup demo demo-ui test test-unit test-long breaker mutants docs lint format types contracts clean
 
 PY = .venv/bin/python
 PYTEST = $(PY) -m pytest
@@ -17,6 +17,7 @@ help:
 	@echo "make test-long  the cases that 'make test' leaves out"
 	@echo "make breaker    hunts with random schedules for MINUTES=10; SEED=n plays one again and makes it small"
 	@echo "make mutants    one line of the sources changed at a time: does a test notice? ARGS='-j 2 name'"
+	@echo "make docs       the pages as a site in .cache/docs/site; what is written from the code is written anew"
 	@echo "make lint       ruff      make types      mypy      make contracts  import-linter      make format"
 	@echo "make setup      only the virtual environment      make clean  removes it and all that was made"
 
@@ -46,6 +47,10 @@ breaker: setup
 mutants: setup
 	@$(PY) -m tests.support.prepare
 	@$(PY) -m tests.mutants $(ARGS)
+
+docs: setup
+	@$(PY) -m scripts.reference
+	@$(PY) -m scripts.docs $(ARGS)
 
 test-unit: setup
 	$(PYTEST) tests/unit $(ARGS)

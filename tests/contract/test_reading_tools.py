@@ -13,6 +13,7 @@ import pytest
 
 import shardbatch
 from shardbatch.landing import layout
+from tests.support.pages import DOCS, blocks
 from tests.support.roots import decision
 
 
@@ -61,3 +62,13 @@ def test_pyarrow(out: str) -> None:
 
     rows = sorted((row["a"], str(row["day"]), row["batch_id"]) for row in table.to_pylist())
     assert rows == [(1, "2026-01-01", "a"), (2, "2026-01-02", "b")]
+
+
+def test_the_page_shows_what_these_take(out: str) -> None:
+    import duckdb
+    import polars
+    import pyarrow
+
+    (block,) = [block for block in blocks(DOCS / "readers.md", "python") if "duckdb.sql(" in block.text]
+    paths = [file.path for file in shardbatch.read_committed_files(out)]
+    exec(block.text, {"duckdb": duckdb, "polars": polars, "pyarrow": pyarrow, "paths": paths, "out": out})

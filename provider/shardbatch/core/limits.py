@@ -27,7 +27,8 @@ def time_to_read(limit: timedelta) -> timedelta:
 @dataclass(frozen=True)
 class ReadLimits:
     """When a read stops before the tip of the stream. Whatever comes first counts; pages are never cut, but one may end
-    inside an aggregate.
+    inside an aggregate. Limits of Airflow's own that are shorter count too: a read ends in time before the task's
+    ``execution_timeout`` and the DAG's ``dagrun_timeout``, and lands what it has.
 
     :param duration: time that one read task may read, default 10 minutes. Raising it delays Spark and the commit. Its
         shards share it: each has an equal part, and what some do not need goes to the others.
@@ -40,9 +41,6 @@ class ReadLimits:
         commit need, it keeps a late run from delaying the next one. A task that begins later reads one answer of each
         shard, so that runs that are always late get on too where that has records. It goes by the clocks of Airflow's
         scheduler and worker.
-    Limits of Airflow's own that are shorter count too: a read ends in time before the task's ``execution_timeout`` and
-    the DAG's ``dagrun_timeout``, and lands what it has.
-
     :raises ConfigurationError: for a limit of zero or less, or of another type.
     """
 

@@ -119,13 +119,21 @@ class _OfBatch(ActionOperator):
 
 
 class ParkBatchOperator(_OfBatch):
-    """Makes a frozen batch wait for a person; its shards wait with it, all others go on."""
+    """Makes a frozen batch wait for a person; its shards wait with it, all others go on.
+
+    :param batch_id: the batch, templated.
+    :param scope: that of an interval run's batch, templated; default: wherever the batch is found.
+    """
 
     verb = "park"
 
 
 class UnparkBatchOperator(_OfBatch):
-    """Resumes a parked batch: its owner goes on with it, or the next run once that is over."""
+    """Resumes a parked batch: its owner goes on with it, or the next run once that is over.
+
+    :param batch_id: the batch, templated.
+    :param scope: that of an interval run's batch, templated; default: wherever the batch is found.
+    """
 
     verb = "unpark"
 
@@ -147,6 +155,8 @@ class SetAsideBatchOperator(_OfBatchForced):
 
     A batch whose owner is at work is left, unless ``force`` is set.
 
+    ``batch_id`` and ``scope`` are as for :class:`ParkBatchOperator`.
+
     :param force: also then; the commit of that owner fails, having changed nothing. Default no.
     """
 
@@ -159,6 +169,8 @@ class DropBatchOperator(_OfBatchForced):
 
     With staging at hand the output names the folders that finished starts wrote, possible orphans now. For a committed
     batch of an interval run it is needed.
+
+    ``batch_id`` and ``scope`` are as for :class:`ParkBatchOperator`.
 
     :param force: also if its owner is at work, whose commit fails then, having changed nothing. Default no.
     """

@@ -40,10 +40,11 @@ class CommitOperator(Step):
     :param freeze: id of the freeze task whose batch is committed.
     :param work: ids of the work tasks: what those of them wrote that ended as a success is committed, and nothing else.
         Default: none, which fits a sink of the author's own.
-    :param claim_task: id of the claim task and
-    :param read_task: of the read task, whose shard errors are reported; default: none.
-    :param given: those of them that may be given the batch, and therefore leave an end record; default: all.
-    :param idle: those of them that Airflow never runs; default: none.
+    :param claim_task: id of the claim task; with it and ``read_task``, shards that could not be read are reported;
+        default: none.
+    :param read_task: id of the read task; default: none.
+    :param given: those of ``work`` that may be given the batch, and therefore leave an end record; default: all.
+    :param idle: those of ``work`` that Airflow never runs; default: none.
     """
 
     ui_color = "#d9f2dd"

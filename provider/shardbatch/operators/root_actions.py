@@ -29,6 +29,8 @@ class _OfRoot(ActionOperator):
 class ForgetRootOperator(_OfRoot):
     """Takes an output root that is gone for good out of the batches that name it: no run waits for it any more.
 
+    ``root`` is the root, in whatever spelling, templated.
+
     :param batch_id: only of this batch, templated; default: of all that name it.
     :param scope: that of an interval run's batches, templated; default: the live application.
     """
@@ -50,12 +52,17 @@ class AdoptRootOperator(_OfRoot):
     """Hands an output root to this application; the one that had it is refused from then on.
 
     It needs staging, and fails while the other application has batches that are not decided.
+
+    :param root: the root, in whatever spelling, templated.
     """
 
     verb = "adopt-root"
 
 
 class SumMarkersOperator(_OfRoot):
-    """Sums the markers of an output root, so that readers of it are quick. It needs staging."""
+    """Sums the markers of an output root, so that readers of it are quick. It needs staging.
+
+    :param root: the root, in whatever spelling, templated.
+    """
 
     verb = "sum-markers"
