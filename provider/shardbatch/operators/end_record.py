@@ -86,6 +86,10 @@ def _has_manifest(value: Any, freeze: str) -> bool:
         return any(task.task_id == freeze and key == _MANIFEST for task, key in value.iter_references())
     if isinstance(value, Mapping):
         return any(_has_manifest(item, freeze) for item in value.values())
+    # What describes a pod: operators make such objects of the environment that they are given.
+    fields = getattr(value, "openapi_types", None)
+    if isinstance(fields, Mapping):
+        return any(_has_manifest(getattr(value, name, None), freeze) for name in fields)
     return isinstance(value, (list, tuple, set)) and any(_has_manifest(item, freeze) for item in value)
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 import pytest
@@ -261,6 +261,23 @@ def test_a_mapped_task_is_given_the_batch_by_what_it_is_expanded_over() -> None:
     with dag() as made, group() as batch:
         BashOperator.partial(task_id="each", bash_command="true").expand(env=[batch.environment, {}])
     assert made.get_task("orders.commit").given == ["orders.each"]
+
+
+def test_a_pod_is_given_the_batch_by_its_environment() -> None:
+    class Variable:
+        """As Kubernetes' client describes one; KubernetesPodOperator makes these of its env_vars."""
+
+        openapi_types: ClassVar = {"name": "str", "value": "str", "value_from": "V1EnvVarSource"}
+
+        def __init__(self, name: str, value: str) -> None:
+            self.name, self.value, self.value_from = name, value, None
+
+    with dag() as made, group() as batch:
+        pod = BashOperator(task_id="pod", bash_command="true")
+        pod.env = [Variable(*pair) for pair in batch.environment.items()]  # type: ignore[assignment]
+        other = BashOperator(task_id="other", bash_command="true")
+        other.env = [Variable("A", "b")]  # type: ignore[assignment]
+    assert made.get_task("orders.commit").given == ["orders.pod"]
 
 
 def test_arguments_are_templates_that_the_task_which_uses_them_renders() -> None:
