@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from shardbatch.cli import answer, tables
 from shardbatch.consumer import accept_gap as gaps
 from shardbatch.consumer import adopt_root as adoptions
+from shardbatch.consumer import applications as listing
 from shardbatch.consumer import drop as drops
 from shardbatch.consumer import forget_root as forgettings
 from shardbatch.consumer import import_kcl as imports
@@ -37,12 +38,21 @@ from shardbatch.consumer.replay import find_committed
 from shardbatch.consumer.replay_run import note_replay, plan_replay
 from shardbatch.core.ports import Landing, LeaseStore
 from shardbatch.core.rows import Namespace
-from shardbatch.errors import ConfigurationError, ShardbatchError, SlicesGone
+from shardbatch.errors import ApplicationUnknown, ConfigurationError, ShardbatchError, SlicesGone
 
 if TYPE_CHECKING:
     from shardbatch.hooks.leases import Leases
 
 LEFT = 3
+#: Of an application with hundreds of shards as many lines.
+SHARDS_SHOWN = 50
+
+
+def list_applications(args: Arguments) -> None:
+    """``airflow shardbatch list``"""
+    with _opened_store(args) as store:
+        found = listing.applications(store)
+    answer.show_rows(args.output, found, tables.applications(found))
 
 
 def status(args: Arguments) -> None:
@@ -73,11 +83,19 @@ def shards(args: Arguments) -> None:
     """``airflow shardbatch shards``"""
     with _opened(args) as (store, namespace):
         found = statuses.shards(store, namespace)
-    now = _now_ms()
-    if args.output in ("json", "yaml"):
-        answer.write(args.output, [answer.with_loss(shard, now) for shard in found])
+    now, machine = _now_ms(), args.output in ("json", "yaml")
+    chosen = statuses.choose(found, states=args.state or (), owner=args.owner or "", sort=args.sort)
+    limit = args.limit if args.limit is not None else 0 if machine else SHARDS_SHOWN
+    shown = chosen[:limit] if limit else chosen
+    if machine:
+        answer.write(args.output, [answer.with_loss(shard, now) for shard in shown])
     else:
-        answer.show(args.output, tables.shards(found, now))
+        answer.show(args.output, tables.shards(shown, now))
+    if len(shown) < len(chosen):
+        sys.stderr.write(
+            f"{len(chosen) - len(shown)} more of {len(chosen)} shards are not shown: --limit 0 shows all, "
+            "--sort behind the furthest behind first, --state and --owner fewer.\n"
+        )
 
 
 def batches(args: Arguments) -> None:
@@ -228,12 +246,25 @@ def migrate(args: Arguments) -> None:
 @contextmanager
 def _opened(args: Arguments) -> Iterator[tuple[LeaseStore, Namespace]]:
     """The store and namespace of the arguments; every foreseen error becomes one line and exit code 1."""
-    logging.getLogger("shardbatch").setLevel(logging.WARNING)
     with _foreseen():
         namespace = _namespace(args)
-        store = _store(args.leases)
+    with _opened_store(args) as store:
         try:
             yield store, namespace
+        except ApplicationUnknown as error:
+            raise ApplicationUnknown(
+                f"There is no application {namespace} in this lease store.",
+                remedy=listing.meant(store, namespace) or error.remedy,
+            ) from None
+
+
+@contextmanager
+def _opened_store(args: Arguments) -> Iterator[LeaseStore]:
+    logging.getLogger("shardbatch").setLevel(logging.WARNING)
+    with _foreseen():
+        store = _store(args.leases)
+        try:
+            yield store
         finally:
             store.close()
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from shardbatch.core.rows import Namespace
 
 if TYPE_CHECKING:
+    from shardbatch.core.start import EndRecord
     from shardbatch.hooks.consumer import Application
 
 
-def leave_end_record(application: Application, **ended: Any) -> int:
-    """Leave the end record of a try in the application's staging area; how many starts it names.
+def leave_end_record(application: Application, **ended: Any) -> EndRecord:
+    """Leave the end record of a try in the application's staging area; the record.
 
     :param ended: the fields of :class:`shardbatch.consumer.end_record.Ended`.
     :raises StartUnfinished: if its application entered a block that it did not leave well.
@@ -22,5 +23,4 @@ def leave_end_record(application: Application, **ended: Any) -> int:
     from shardbatch.consumer import end_record
 
     namespace = Namespace(application.app_name, application.stream.stream_name)
-    record = end_record.leave_end_record(application.staging.open(), namespace, end_record.Ended(**ended))
-    return len(record.starts)
+    return end_record.leave_end_record(application.staging.open(), namespace, end_record.Ended(**ended))
