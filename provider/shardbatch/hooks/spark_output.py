@@ -23,7 +23,7 @@ SHOWN_LINES, SHOWN = 6, 600
 
 _TRACEBACK = "Traceback (most recent call last):"
 _LOGGED = re.compile(
-    r"\d{2,4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d\S*\s+(?:\[[^\]]*\]\s+)?"
+    r"\[?\d{2,4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d\S*\s+(?:\[[^\]]*\]\s+)?"
     r"(?P<level>TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\b:?\s*(?P<said>.*)"
 )
 _JAVA = r"(?P<name>(?:[a-zA-Z_$][\w$]*\.)+[A-Z$][\w$]*)(?::\s*(?P<said>.*))?"
@@ -32,7 +32,7 @@ _CAUSED = re.compile(rf"Caused by: {_JAVA}")
 _CALLED = re.compile(rf": {_JAVA}")
 _WITHIN = re.compile(rf"(?:^|: ){_JAVA}$")
 _BARE = re.compile(rf"{_JAVA}")
-_PYTHON = re.compile(r"(?P<name>(?:[^\W\d]\w*\.)*[^\W\d]\w*)(?:: ?(?P<said>.*))?")
+_PYTHON = re.compile(r"(?P<name>(?:(?:[^\W\d]\w*|<locals>)\.)*[^\W\d]\w*)(?:: ?(?P<said>.*))?")
 #: A file that cannot be compiled is told without the line that begins a traceback.
 _SYNTAX = re.compile(r"(?P<name>SyntaxError|IndentationError|TabError)(?:: (?P<said>.*))")
 _SUBMIT = re.compile(r"(?P<name>Error)(?:: (?P<said>.*))")
@@ -156,7 +156,7 @@ class _Reader:
             self._begin(own=not before.startswith(("Exception ignored", "Exception in thread")))
             self.in_frames = True
         elif self.in_frames:
-            if line and not line[0].isspace() and (named := _PYTHON.match(line)):
+            if named := _PYTHON.fullmatch(line):
                 self._raised(named)
         elif found := _OF_THREAD.match(line):
             self._begin(own=found["thread"] == "main")

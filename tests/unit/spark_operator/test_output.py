@@ -142,6 +142,11 @@ def test_where_only_an_executor_told_of_it_the_workers_error_is_found_in_what_wa
             "KeyError: 1",
         ),
         ('Traceback (most recent call last):\n  File "a.py", line 1, in f\nmodule.Überlauf\n', "Überlauf"),
+        (
+            'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    raise Own("x: y")\n'
+            "__main__.f.<locals>.Own: x: y\n[2026-11-28 21:06:29,1] ERROR root: over\n",
+            "Own: x: y",
+        ),
     ],
 )
 def test_exceptions_of_java_and_of_other_threads(output: str, cause: str) -> None:
