@@ -15,12 +15,10 @@ from typing import Any, Protocol, runtime_checkable
 from airflow.sdk import XComArg
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
-from shardbatch.core.start import EndRecord
 from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
-from shardbatch.landing.layout import output_folder
 from shardbatch.operators.rendering import renderer
 from shardbatch.operators.step import final_errors
 
@@ -178,7 +176,7 @@ class _Ending:
         application = self._application.rendered(renderer(task, context))
         work = work_of(ti.task_id, getattr(ti, "map_index", -1))
         with final_errors():
-            record = leave_end_record(
+            left = leave_end_record(
                 application,
                 batch_id=bound.batch_id,
                 attempt=bound.attempt,
@@ -189,22 +187,8 @@ class _Ending:
                 only=self._only and "[" not in work,
                 sure=bound.sure,
             )
-        log.info("%s", _said(bound, record))
-
-
-def _said(bound: Bound, record: EndRecord) -> str:
-    """What a try has done, in a line: records, starts, and the folders that these wrote."""
-    records = "" if bound.records is None else f", {bound.records:,} records"
-    done = f"Attempt {bound.attempt} of batch {bound.batch_id}{records}: this task ended well"
-    if not record.starts:
-        return f"{done}; it entered no block of open_batch."
-    wrote = (
-        ", ".join(f"{root.rstrip('/')}/{output_folder(bound.batch_id, start.start_id)}" for root in start.outputs)
-        or "nothing below an output root"
-        for start in record.starts
-    )
-    starts = (f"start {start.start_id} wrote {what}" for start, what in zip(record.starts, wrote, strict=True))
-    return f"{done}; {'; '.join(starts)}."
+        records = "" if bound.records is None else f", {bound.records:,} records"
+        log.info("Attempt %s of batch %s%s: this task ended well; %s.", bound.attempt, bound.batch_id, records, left)
 
 
 def _after(hook: Callable[..., Any] | None, ours: Callable[..., None]) -> Callable[..., Any]:
