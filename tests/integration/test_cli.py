@@ -106,8 +106,11 @@ def parsed(done: Done) -> Any:
 
 
 def test_status_is_readable_and_says_who_holds_what(airflow: Run) -> None:
-    done = airflow("shardbatch", "status", *WHERE)
+    done = airflow("shardbatch", "status", *WHERE, PYTHONPROFILEIMPORTTIME="1")
     assert done.returncode == 0, done.stderr
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "sqlalchemy" in loaded
+    assert not loaded & {"boto3", "botocore", "pyarrow", "pyspark", "pandas"}  # it has to answer soon
     lines = [[cell.strip() for cell in line.split("|")] for line in done.stdout.splitlines()]
     assert ["shards held, landed, frozen", "1, 1, 1"] in lines
     assert any(line[0] == OWNER for line in lines)
