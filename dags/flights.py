@@ -48,5 +48,6 @@ with DAG(
             task_id="by_day",
             application=str(Path(__file__).parent / "jobs" / "flights.py"),
             application_args=[f"{FOLDER}/output"],
+            conf={"spark.log.level": "WARN"},
             batch=batch,
         )

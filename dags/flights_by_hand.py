@@ -60,6 +60,7 @@ with DAG(
         task_id="by_day",
         application=str(Path(__file__).parent / "jobs" / "flights.py"),
         application_args=[f"{FOLDER}/by_hand"],
+        conf={"spark.log.level": "WARN"},
         manifest_uri=freeze.output["manifest_uri"],
         manifest_digest=freeze.output["manifest_digest"],
         batch_id=freeze.output["batch_id"],

@@ -6,6 +6,7 @@
     ShardbatchError
     ├── ConfigurationError          what the author or the deployment wrote cannot work
     │   ├── ConnectionUnknown       Airflow does not know a connection, or its credentials cannot be had just now
+    │   ├── ApplicationUnknown      the lease store has no such application
     │   ├── UnsupportedSchema       rows or a manifest of a version that this one cannot read
     │   ├── StreamRecreated         the stream under this name is another one than the checkpoints belong to
     │   ├── ApplicationTaken        another DAG or group claims this application's leases already
@@ -32,6 +33,7 @@
     │   ├── WorkersAlive            KCL workers move the leases that are to be taken over
     │   ├── VerbRefused             a task that acts for a person left something as it was
     │   └── BatchParked             the batch waits for a person
+    ├── JobFailed                   the Spark application of a batch ended without success
     ├── StartUnfinished             an application ended well and left a block of open_batch half done
     ├── OwnerUnknown                Airflow could not say whether an owner is over, so nothing of it is taken
     ├── GapFound                    records expired before they were read
@@ -77,6 +79,12 @@ class ConnectionUnknown(ConfigurationError):
 
     retryable = True
     remedy = "It is tried again, since a secrets backend or the API server may have been away for a moment."
+
+
+class ApplicationUnknown(ConfigurationError):
+    """There is no such application in this lease store."""
+
+    remedy = "Check app_name, stream_name and the store; its first claim makes it."
 
 
 class UnsupportedSchema(ConfigurationError):
@@ -221,6 +229,12 @@ class NothingFinished(ProtocolError):
         "Run the work under 'with open_batch(spark) as batch' and write to batch.output(...), "
         'or say policy=Policies(sink="own") if the sink is atomic by itself.'
     )
+
+
+class JobFailed(ShardbatchError):
+    """The Spark application of a batch ended without success."""
+
+    remedy = "Nothing is lost: mend the job, then clear this task; the same batch runs again."
 
 
 class StartUnfinished(ShardbatchError):

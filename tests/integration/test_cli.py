@@ -106,8 +106,11 @@ def parsed(done: Done) -> Any:
 
 
 def test_status_is_readable_and_says_who_holds_what(airflow: Run) -> None:
-    done = airflow("shardbatch", "status", *WHERE)
+    done = airflow("shardbatch", "status", *WHERE, PYTHONPROFILEIMPORTTIME="1")
     assert done.returncode == 0, done.stderr
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "sqlalchemy" in loaded
+    assert not loaded & {"boto3", "botocore", "pyarrow", "pyspark", "pandas"}  # it has to answer soon
     lines = [[cell.strip() for cell in line.split("|")] for line in done.stdout.splitlines()]
     assert ["shards held, landed, frozen", "1, 1, 1"] in lines
     assert any(line[0] == OWNER for line in lines)
@@ -318,3 +321,58 @@ def test_an_error_leaves_the_program_with_code_1_and_no_traceback(airflow: Run) 
     assert (done.returncode, done.stdout) == (1, "")
     assert "There is no application other/orders" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_store_lists_its_applications_and_a_slip_of_the_pen_is_told_the_nearest(here: Run) -> None:
+    (found,) = parsed(here("list", "-o", "json"))
+    assert (found["app_name"], found["stream_name"], found["deployments"]) == (
+        "orders-etl",
+        "orders",
+        ["prod", "staging"],
+    )
+    assert "orders-etl" in here("list").stdout
+    for command in (["status"], ["shards"], ["batches"], ["release", "--owner", OWNER]):
+        done = here(*command, "-a", "order-etl", "-s", "orders")
+        assert done.returncode == 1
+        assert "Did you mean -a 'orders-etl' -s 'orders'?" in done.stderr, command
+
+
+def test_shards_are_sorted_chosen_and_limited_and_the_rest_is_counted(here: Run) -> None:
+    done = here("shards", *WHERE, "--sort", "behind", "--limit", "2", "-o", "plain")
+    assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith("s-")] == ["s-frozen", "s-landed"]
+    assert "3 more of 5 shards are not shown: --limit 0 shows all" in done.stderr
+    assert "more of" not in here("shards", *WHERE).stderr
+    assert len(parsed(here("shards", *WHERE, "-o", "json"))) == 5
+    held = parsed(here("shards", *WHERE, "--state", "held", "--owner", "prod/", "-o", "json"))
+    assert [shard["shard_id"] for shard in held] == ["s-held"]
+    assert here("shards", *WHERE, "--limit", "-1").returncode == 2
+
+
+def test_of_hundreds_of_shards_fifty_are_shown_and_all_in_json(here: Run, store: SQLStore) -> None:
+    (lease,) = [
+        row for row in store.list(SHARD_LEASE, NAMESPACE) if isinstance(row, Lease) and row.shard_id == "s-free"
+    ]
+    assert all(store.create_many([replace(lease, shard_id=f"t-{number:04}") for number in range(100)]))
+    done = here("shards", *WHERE)
+    assert (sum("t-" in line for line in done.stdout.splitlines()), "55 more of 105" in done.stderr) == (45, True)
+    assert len(parsed(here("shards", *WHERE, "-o", "json"))) == 105
+
+
+def test_help_says_all_of_what_is_written_for_every_verb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's help takes texts for markup of its own: what stands in brackets would be missing."""
+    import argparse
+
+    from airflow.cli.cli_parser import get_parser
+
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def verbs_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+        (found,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        return dict(found.choices)
+
+    verbs = verbs_of(verbs_of(get_parser())["shardbatch"])
+    assert {"list", "status", "shards", "import-kcl"} <= set(verbs)
+    for name, verb in verbs.items():
+        shown = " ".join(verb.format_help().split())
+        for text in [verb.description, *(action.help for action in verb._actions)]:
+            assert " ".join((text or "").split()) in shown, name

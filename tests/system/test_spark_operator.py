@@ -65,6 +65,8 @@ def test_an_application_runs_on_its_batch_and_leaves_a_finished_start(ran: Ran) 
     assert found["records"] == 12
     (start,) = found["starts"]
     assert (start["attempt"], start["work"]) == (2, "transform")
+    told = f"Attempt 2 of batch {found['batch_id']}, 12 records: this task ended well; start {start['start_id']} wrote "
+    assert f"{told}{start['outputs'][0]}/batch_id={found['batch_id']}/" in ran.logs["in_a_dag_run"]
 
 
 def test_the_applications_id_stands_on_the_batch_and_its_attempt_is_closed(ran: Ran) -> None:
@@ -104,7 +106,11 @@ def test_a_batch_of_another_owner_is_not_worked_on_and_not_retried(ran: Ran) -> 
 
 def test_a_failed_application_fails_the_task_and_closes_the_attempt(ran: Ran) -> None:
     found = ran.found["job_fails"]
-    assert "the transform is broken" in found["error"]
+    assert found["error"] == (
+        f"JobFailed: The Spark application for attempt 1 of batch {found['batch_id']}, 12 records failed: it ended "
+        "with exit code 1: RuntimeError: the transform is broken. Nothing is lost: mend the job, then clear this task; "
+        "the same batch runs again."
+    )
     assert (found["closed"], found["starts"]) == (1, [])
 
 
@@ -117,7 +123,7 @@ def test_a_batch_that_is_lost_ends_its_application_and_fails_without_a_retry(ran
 
 def test_a_killed_task_leaves_no_process_and_closes_its_attempt(ran: Ran) -> None:
     found = ran.found["killed"]
-    assert found["error"]
+    assert "it was ended, because this task was asked to end." in found["error"]
     assert found["processes"] >= 2
     assert (found["left"], found["closed"], found["starts"]) == ([], 1, [])
 

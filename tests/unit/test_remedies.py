@@ -9,7 +9,7 @@ from pathlib import Path
 import shardbatch
 
 KNOWN = {
-    *{"status", "shards", "batches", "release"},
+    *{"list", "status", "shards", "batches", "release"},
     *{"park", "unpark", "set-aside", "drop", "accept-gap", "reset", "replay", "migrate", "import-kcl"},
     *{"forget-root", "adopt-root", "sum-markers"},
 }

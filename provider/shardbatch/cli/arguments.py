@@ -18,14 +18,35 @@ def _seconds(text: str) -> float:
     return number
 
 
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ArgumentTypeError(f"{text} is below zero")
+    return number
+
+
 APP_NAME = Arg(("-a", "--app-name"), required=True, help="The application: app_name of the StreamBatch group")
 STREAM_NAME = Arg(("-s", "--stream-name"), required=True, help="The stream that the application reads")
 LEASES = Arg(
     ("-l", "--leases"),
     help=(
         "The lease store: sql://CONN_ID or dynamodb://TABLE?conn_id=CONN_ID&region=REGION. "
-        "Default: leases in section [shardbatch] of Airflow's configuration"
+        "Default: the setting leases in section shardbatch of Airflow's configuration"
     ),
+)
+EVERY_STATE = ("free", "held", "landed", "frozen", "completed")
+STATE = Arg(("--state",), action="append", choices=EVERY_STATE, help="Only shards in this state (may be given again)")
+OWNED_BY = Arg(("--owner",), help="Only shards whose owner, as 'status' shows it, has this text in it")
+SORT = Arg(
+    ("--sort",),
+    choices=("shard", "behind", "state"),
+    default="shard",
+    help="By id, by lag with the furthest behind first, or by state. Default: shard",
+)
+SHOWN = Arg(
+    ("--limit",),
+    type=_count,
+    help="How many shards at most; 0: all. Default: 50 in a table, all in json and yaml",
 )
 LIMIT = Arg(("--limit",), type=int, default=20, help="How many batches at most, newest first. Default: 20")
 OWNER = Arg(("--owner",), help="Release what this owner holds, as 'status' shows it: its leases and its frozen batches")
@@ -52,7 +73,7 @@ STAGING = Arg(
     ("--staging",),
     help=(
         "The staging folder: an absolute path, file:///... or s3://bucket/prefix?conn_id=CONN_ID. "
-        "Default: staging in section [shardbatch] of Airflow's configuration"
+        "Default: the setting staging in section shardbatch of Airflow's configuration"
     ),
 )
 SHARDS = Arg(("--shard",), action="append", default=[], help="This shard (may be given again)")
@@ -95,6 +116,12 @@ GROUP = GroupCommand(
     help="Consume sharded streams in batches: look at applications, free and move what is stuck",
     subcommands=(
         ActionCommand(
+            name="list",
+            help="The applications of a lease store",
+            func=lazy_load_command("shardbatch.cli.commands.list_applications"),
+            args=(LEASES, ARG_OUTPUT),
+        ),
+        ActionCommand(
             name="status",
             help="How an application stands: lag, shards, unfinished batches, owners",
             func=lazy_load_command("shardbatch.cli.commands.status"),
@@ -104,7 +131,7 @@ GROUP = GroupCommand(
             name="shards",
             help="Every shard: state, owner, checkpoint, lag",
             func=lazy_load_command("shardbatch.cli.commands.shards"),
-            args=(*STORE, ARG_OUTPUT),
+            args=(*STORE, STATE, OWNED_BY, SORT, SHOWN, ARG_OUTPUT),
         ),
         ActionCommand(
             name="batches",
@@ -190,7 +217,7 @@ GROUP = GroupCommand(
             help="Hand an output root to this application; the one that had it is refused from then on",
             description=(
                 "What the other application committed there stays, and readers go on seeing it. Left while that one "
-                "has batches that are not decided. Needs [shardbatch] staging. A preview unless --yes is given."
+                "has batches that are not decided. Needs the setting staging. A preview unless --yes is given."
             ),
             func=lazy_load_command("shardbatch.cli.commands.adopt_root"),
             args=(*STORE, ROOT, REASON, YES, ARG_OUTPUT),
@@ -199,7 +226,7 @@ GROUP = GroupCommand(
             name="sum-markers",
             help="Sum the markers of an output root now, so that readers of it are quick",
             description=(
-                "Commits do it by themselves once many are loose; what readers see does not change. Needs [shardbatch] "
+                "Commits do it by themselves once many are loose; what readers see does not change. Needs the setting "
                 "staging. A preview unless --yes is given."
             ),
             func=lazy_load_command("shardbatch.cli.commands.sum_markers"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands behind ``airflow shardbatch``: open the store, ask a use-case, print.
+"""The commands behind ``airflow shardbatch``: each asks a use-case, and prints.
 
 Exit codes: 0 done, 1 an error (one line on standard error), 2 wrong arguments, 3 something was left as it was.
 """
@@ -7,21 +7,18 @@ Exit codes: 0 done, 1 an error (one line on standard error), 2 wrong arguments, 
 from __future__ import annotations
 
 import contextlib
-import getpass
-import logging
-import os
 import sys
-import time
 from argparse import Namespace as Arguments
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shardbatch.cli import answer, tables
+from shardbatch.cli.opened import foreseen, landing_of, leases_named, named, now_ms, opened, opened_store, person
 from shardbatch.consumer import accept_gap as gaps
 from shardbatch.consumer import adopt_root as adoptions
+from shardbatch.consumer import applications as listing
 from shardbatch.consumer import drop as drops
 from shardbatch.consumer import forget_root as forgettings
 from shardbatch.consumer import import_kcl as imports
@@ -35,21 +32,25 @@ from shardbatch.consumer import sum_markers as sums
 from shardbatch.consumer.action import Done
 from shardbatch.consumer.replay import find_committed
 from shardbatch.consumer.replay_run import note_replay, plan_replay
-from shardbatch.core.ports import Landing, LeaseStore
-from shardbatch.core.rows import Namespace
-from shardbatch.errors import ConfigurationError, ShardbatchError, SlicesGone
-
-if TYPE_CHECKING:
-    from shardbatch.hooks.leases import Leases
+from shardbatch.errors import SlicesGone
 
 LEFT = 3
+#: Of an application with hundreds of shards as many lines.
+SHARDS_SHOWN = 50
+
+
+def list_applications(args: Arguments) -> None:
+    """``airflow shardbatch list``"""
+    with opened_store(args) as store:
+        found = listing.applications(store)
+    answer.show_rows(args.output, found, tables.applications(found))
 
 
 def status(args: Arguments) -> None:
     """``airflow shardbatch status``"""
-    with _opened(args) as (store, namespace):
+    with opened(args) as (store, namespace):
         found = statuses.status(store, namespace)
-    now = _now_ms()
+    now = now_ms()
     if args.output in ("json", "yaml"):
         since = None if found.last_commit_ms is None else now - found.last_commit_ms
         answer.write(args.output, {**answer.with_loss(found, now), "ms_since_last_commit": since})
@@ -71,20 +72,28 @@ def status(args: Arguments) -> None:
 
 def shards(args: Arguments) -> None:
     """``airflow shardbatch shards``"""
-    with _opened(args) as (store, namespace):
+    with opened(args) as (store, namespace):
         found = statuses.shards(store, namespace)
-    now = _now_ms()
-    if args.output in ("json", "yaml"):
-        answer.write(args.output, [answer.with_loss(shard, now) for shard in found])
+    now, machine = now_ms(), args.output in ("json", "yaml")
+    chosen = statuses.choose(found, states=args.state or (), owner=args.owner or "", sort=args.sort)
+    limit = args.limit if args.limit is not None else 0 if machine else SHARDS_SHOWN
+    shown = chosen[:limit] if limit else chosen
+    if machine:
+        answer.write(args.output, [answer.with_loss(shard, now) for shard in shown])
     else:
-        answer.show(args.output, tables.shards(found, now))
+        answer.show(args.output, tables.shards(shown, now))
+    if len(shown) < len(chosen):
+        sys.stderr.write(
+            f"{len(chosen) - len(shown)} more of {len(chosen)} shards are not shown: --limit 0 shows all, "
+            "--sort behind the furthest behind first, --state and --owner fewer.\n"
+        )
 
 
 def batches(args: Arguments) -> None:
     """``airflow shardbatch batches``"""
-    with _opened(args) as (store, namespace):
+    with opened(args) as (store, namespace):
         found = statuses.batches(store, namespace, args.limit)
-    answer.show_rows(args.output, found, tables.batches(found, _now_ms()))
+    answer.show_rows(args.output, found, tables.batches(found, now_ms()))
 
 
 def release(args: Arguments) -> None:
@@ -119,7 +128,7 @@ def accept_gap(args: Arguments) -> None:
 
 def reset(args: Arguments) -> None:
     """``airflow shardbatch reset``"""
-    with _foreseen():
+    with foreseen():
         to = resets.target_of(args.to) if args.to else None
     chosen = {"to": to, "shards": args.shard, "every": args.all, "stream_id": args.stream_id, "force": args.force}
     _act(args, resets.reset, staging=True, **chosen)
@@ -144,10 +153,10 @@ def sum_markers(args: Arguments) -> None:
 
 def _act(args: Arguments, verb: Callable[..., Sequence[Done]], *, staging: bool = False, **chosen: Any) -> None:
     """Do what a verb does, or only say it."""
-    with _opened(args) as (store, namespace):
+    with opened(args) as (store, namespace):
         if staging:
-            chosen["landing"] = _landing(args)
-        found = verb(store, namespace, actor=_person(), reason=args.reason, dry_run=not args.yes, **chosen)
+            chosen["landing"] = landing_of(args)
+        found = verb(store, namespace, actor=person(), reason=args.reason, dry_run=not args.yes, **chosen)
     _tell(args, found)
 
 
@@ -165,17 +174,17 @@ def replay(args: Arguments) -> None:
     from shardbatch.cli import replay as replays
     from shardbatch.hooks.settings import deployment_id
 
-    with _opened(args) as (store, namespace):
+    with opened(args) as (store, namespace):
         batch = find_committed(store, namespace, args.batch)
         files, gone = replays.files_of(namespace, batch)
-        deployment = deployment_id(_leases(args.leases))
+        deployment = deployment_id(leases_named(args.leases))
         planned = plan_replay(
             store, namespace, args.batch, deployment=deployment, dag_id=args.dag_id, group_id=args.group_id
         )
         if args.yes and gone:
             raise SlicesGone(f"Batch {args.batch} cannot be replayed: of its files {files}.")
         if args.yes:
-            actor = _person()
+            actor = person()
             replays.start(
                 planned, actor=actor, note=note_replay(store, namespace, planned, actor=actor, reason=args.reason)
             )
@@ -190,18 +199,18 @@ def import_kcl(args: Arguments) -> None:
     from shardbatch.hooks.kcl import kcl_leases
     from shardbatch.hooks.streams import KinesisStream
 
-    with _foreseen(), contextlib.ExitStack() as opened:
-        namespace = _namespace(args)
+    with foreseen(), contextlib.ExitStack() as stack:
+        namespace = named(args)
         start = resets.target_of(args.start) if args.start else None
-        store = opened.enter_context(contextlib.closing(replace(_leases(args.leases), create=True).open()))
+        store = stack.enter_context(contextlib.closing(replace(leases_named(args.leases), create=True).open()))
         conn_id = args.conn_id or None
         stream = KinesisStream(args.stream_name, aws_conn_id=conn_id, region_name=args.region)
         found = imports.import_kcl(
             store,
             namespace,
-            source=opened.enter_context(contextlib.closing(stream.open())),
-            kcl=opened.enter_context(contextlib.closing(kcl_leases(args.table, conn_id, args.region))),
-            actor=_person(),
+            source=stack.enter_context(contextlib.closing(stream.open())),
+            kcl=stack.enter_context(contextlib.closing(kcl_leases(args.table, conn_id, args.region))),
+            actor=person(),
             reason=args.reason,
             start=start,
             watched=timedelta(seconds=args.watch),
@@ -213,87 +222,13 @@ def import_kcl(args: Arguments) -> None:
 
 def migrate(args: Arguments) -> None:
     """``airflow shardbatch migrate``"""
-    with _foreseen():
-        namespace = _namespace(args)
-        store = replace(_leases(args.leases), create=True).open()
+    with foreseen():
+        namespace = named(args)
+        store = replace(leases_named(args.leases), create=True).open()
         try:
-            found = migrations.migrate(store, namespace, actor=_person(), reason=args.reason, dry_run=not args.yes)
+            found = migrations.migrate(store, namespace, actor=person(), reason=args.reason, dry_run=not args.yes)
         finally:
             store.close()
     answer.show_rows(args.output, found, tables.migrated(found))
     if not args.yes:
         sys.stderr.write("This is a preview; nothing was changed. Give --yes and --reason to do it.\n")
-
-
-@contextmanager
-def _opened(args: Arguments) -> Iterator[tuple[LeaseStore, Namespace]]:
-    """The store and namespace of the arguments; every foreseen error becomes one line and exit code 1."""
-    logging.getLogger("shardbatch").setLevel(logging.WARNING)
-    with _foreseen():
-        namespace = _namespace(args)
-        store = _store(args.leases)
-        try:
-            yield store, namespace
-        finally:
-            store.close()
-
-
-@contextmanager
-def _foreseen() -> Iterator[None]:
-    """Every foreseen error becomes one line; what Airflow's hooks log goes there too, and not between the answer."""
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    except ShardbatchError as error:
-        raise SystemExit(f"{type(error).__name__}: {error}") from None
-
-
-def _landing(args: Arguments) -> Landing | None:
-    """The staging area that an argument names, else the deployment's, where it has one that every group uses."""
-    from shardbatch.hooks.settings import default_staging, staging_of
-
-    text = getattr(args, "staging", None)
-    found = staging_of(text, "--staging") if text else default_staging()
-    return None if found is None else found.open()
-
-
-def _namespace(args: Arguments) -> Namespace:
-    from shardbatch.hooks.names import namespace_of
-
-    return namespace_of(args.app_name, args.stream_name)
-
-
-def _leases(text: str | None) -> Leases:
-    """The lease store that an argument names, else that of the deployment."""
-    # As Airflow's own connection commands do: without it only connections in environment variables are found here.
-    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
-    from shardbatch.hooks.settings import default_leases, leases_of
-
-    leases = leases_of(text, "--leases") if text else default_leases()
-    if leases is None:
-        raise ConfigurationError(
-            "No lease store given.", remedy="Give --leases, or set [shardbatch] leases in Airflow's configuration."
-        )
-    return leases
-
-
-def _store(text: str | None) -> LeaseStore:
-    """The opened store of :func:`_leases`. Looking never makes a table."""
-    store = replace(_leases(text), create=False).open()
-    try:
-        store.prepare()
-    except BaseException:
-        store.close()
-        raise
-    return store
-
-
-def _person() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may run under a user id that has no name
-        return f"user id {os.getuid()}"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shardbatch.consumer.action import Done
+from shardbatch.consumer.applications import ApplicationStatus
 from shardbatch.consumer.batch_status import BatchStatus, IntervalsStatus, arrived
 from shardbatch.consumer.migrate import Migrated
 from shardbatch.consumer.replay_run import ReplayRun
@@ -69,7 +70,7 @@ def summary(found: Status, now_ms: int) -> Table:
         "shards open": str(found.open_shards),
         "shards held, landed, frozen": f"{found.held_shards}, {found.landed_shards}, {found.frozen_shards}",
         "shards completed": str(found.completed_shards),
-        "lag as last read": span(found.millis_behind_latest),
+        "lag as last read": _lag(found),
         "retention of the stream": span(found.retention_ms),
         "time until data loss": _until_loss(found, now_ms),
         "batches committed": str(found.committed_batches),
@@ -79,6 +80,22 @@ def summary(found: Status, now_ms: int) -> Table:
         "last action of a person": found.last_action or "-",
     }
     return [{"property": name, "value": value} for name, value in lines.items()]
+
+
+def applications(found: Iterable[ApplicationStatus]) -> Table:
+    """One line an application."""
+    return [
+        {
+            "application": item.app_name,
+            "stream": item.stream_name,
+            "stream id": item.stream_id or "-",
+            "started at": item.start_position or "-",
+            "deployments": ", ".join(item.deployments) or "-",
+            "claimed by": "; ".join(map(str, item.claimed_by)) or "-",
+            "schema": str(item.schema_version),
+        }
+        for item in found
+    ]
 
 
 def owners(found: Iterable[OwnerStatus], now_ms: int) -> Table:
@@ -135,6 +152,12 @@ def shards(found: Iterable[ShardStatus], now_ms: int) -> Table:
         }
         for item in found
     ]
+
+
+def _lag(found: Status) -> str:
+    """The lag of the shard furthest behind, and which that is."""
+    name = "" if found.furthest_shard_id is None else f", {found.furthest_shard_id}"
+    return span(found.millis_behind_latest) + name
 
 
 def _until_loss(found: Status, now_ms: int) -> str:

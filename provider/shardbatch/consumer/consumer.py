@@ -20,7 +20,7 @@ from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.core.ports import Clock, Landing, LeaseStore, Liveness, Say, Source, Verdict
 from shardbatch.core.position import TRIM_HORIZON, Position
 from shardbatch.core.rows import APPLICATION, BATCH, SCHEMA_VERSION, SHARD_LEASE, Key, Namespace
-from shardbatch.errors import ConfigurationError, OwnerUnknown, UnsupportedSchema
+from shardbatch.errors import ApplicationUnknown, OwnerUnknown, UnsupportedSchema
 
 log = logging.getLogger("shardbatch")
 
@@ -46,14 +46,11 @@ class Rows:
     def expect_application(self) -> Application:
         """The application's own row, which must be there.
 
-        :raises ConfigurationError: if it is not.
+        :raises ApplicationUnknown: if it is not.
         """
         row = self.application()
         if row is None:
-            raise ConfigurationError(
-                "There is no application {} in this lease store.".format(self.namespace),
-                remedy="Check app_name, stream_name and the store; its first claim makes it.",
-            )
+            raise ApplicationUnknown("There is no application {} in this lease store.".format(self.namespace))
         return row
 
     def leases(self, **equal: str) -> list[Lease]:

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import nlargest
-from typing import cast
+from typing import Any, cast
 
 from shardbatch.consumer.batch_status import BatchStatus, IntervalsStatus, batch_status, intervals_status
 from shardbatch.consumer.consumer import SYSTEM_CLOCK, Rows
@@ -62,7 +62,8 @@ class OwnerStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """An application as a whole. ``millis_behind_latest`` is that of the shard furthest behind, as last read.
+    """An application as a whole. ``millis_behind_latest`` is that of the shard furthest behind, as last read, and
+    ``furthest_shard_id`` names it; both are ``None`` if no open shard was read yet.
 
     ``expires_from_ms`` is the earliest of all shards', ``expires_unknown`` how many of them have none although they
     are not read to their end. ``retention_ms`` is the stream's as of the last claim.
@@ -91,6 +92,7 @@ class Status:
     last_commit_ms: int | None
     unfinished: tuple[BatchStatus, ...]
     owners: tuple[OwnerStatus, ...]
+    furthest_shard_id: str | None = None
     set_aside: tuple[BatchStatus, ...] = ()
     possible_orphans: tuple[BatchStatus, ...] = ()
     intervals: IntervalsStatus = field(default_factory=IntervalsStatus)
@@ -122,6 +124,7 @@ def status(store: LeaseStore, namespace: Namespace, clock: Clock = SYSTEM_CLOCK)
             last_commit = max(last_commit or 0, batch.committed_at_ms or 0) or None
         elif batch.state in (BatchState.FROZEN, BatchState.PARKED):
             unfinished.append(batch)
+    furthest = _furthest(leases)
     return Status(
         app_name=namespace.app_name,
         stream_name=namespace.stream_name,
@@ -136,7 +139,8 @@ def status(store: LeaseStore, namespace: Namespace, clock: Clock = SYSTEM_CLOCK)
         landed_shards=sum(shard.state == "landed" for shard in leases),
         frozen_shards=sum(shard.state == "frozen" for shard in leases),
         completed_shards=sum(shard.state == "completed" for shard in leases),
-        millis_behind_latest=_furthest(leases),
+        millis_behind_latest=furthest.millis_behind_latest if furthest else None,
+        furthest_shard_id=furthest.shard_id if furthest else None,
         retention_ms=application.retention_ms,
         expires_from_ms=min((s.expires_from_ms for s in leases if s.expires_from_ms is not None), default=None),
         expires_unknown=sum(not shard.all_read and shard.expires_from_ms is None for shard in leases),
@@ -167,6 +171,34 @@ def shards(
     kept, now_ms = kept_by(application or rows.expect_application()), clock.now_ms()
     leases = {lease.shard_id: lease for lease in rows.leases()}
     return tuple(_shard_status(lease, leases, kept, now_ms) for lease in leases.values())
+
+
+#: States in the order in which ``choose`` sorts by them: what waits for somebody comes first.
+STATES = ("landed", "frozen", "held", "free", "completed")
+
+
+def choose(
+    found: Iterable[ShardStatus], *, states: Collection[str] = (), owner: str = "", sort: str = "shard"
+) -> tuple[ShardStatus, ...]:
+    """Some of the shards, in an order.
+
+    :param states: only those in one of these states; default: all.
+    :param owner: only those whose owner has this text in it; default: all.
+    :param sort: ``shard``, by id (default); ``behind``, the furthest behind first, then those of which no lag is known,
+        at last those that are completed; ``state``.
+    """
+
+    def behind(shard: ShardStatus) -> tuple[bool, int, str]:
+        known = -1 if shard.millis_behind_latest is None else shard.millis_behind_latest
+        return shard.state == "completed", -known, shard.shard_id
+
+    orders: dict[str, Callable[[ShardStatus], Any]] = {
+        "shard": lambda shard: shard.shard_id,
+        "behind": behind,
+        "state": lambda shard: (STATES.index(shard.state), shard.shard_id),
+    }
+    kept = (one for one in found if (not states or one.state in states) and owner in one.owner)
+    return tuple(sorted(kept, key=orders[sort]))
 
 
 def batches(
@@ -232,9 +264,9 @@ def _state(lease: Lease) -> str:
     return "free" if lease.lease_owner is None else "held"
 
 
-def _furthest(leases: Iterable[ShardStatus]) -> int | None:
-    known = [s.millis_behind_latest for s in leases if s.state != "completed" and s.millis_behind_latest is not None]
-    return max(known, default=None)
+def _furthest(leases: Iterable[ShardStatus]) -> ShardStatus | None:
+    known = [shard for shard in leases if shard.state != "completed" and shard.millis_behind_latest is not None]
+    return max(known, key=lambda shard: shard.millis_behind_latest or 0, default=None)
 
 
 def _owners(leases: Iterable[ShardStatus], unfinished: Iterable[Batch]) -> tuple[OwnerStatus, ...]:

@@ -12,7 +12,7 @@ from shardbatch.core.decision import Decision
 from shardbatch.core.kcl import KclLease
 from shardbatch.core.position import Position
 from shardbatch.core.root_owner import Handover, Holder
-from shardbatch.core.rows import Key, Namespace, Row, Table
+from shardbatch.core.rows import Columns, Key, Namespace, Row, Table
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import NOTHING_ODD, LandedFile, Oddities
 from shardbatch.core.start import Begun, EndRecord, Left, Start
@@ -43,6 +43,14 @@ class LeaseStore(Protocol):
 
         With ``scope=None`` those of every scope: the live application's first, then scope after scope, each of them
         whole and in key order. Scopes come in the order of their texts if these are owners'.
+        """
+        ...
+
+    def applications(self) -> Iterator[Columns]:
+        """The columns of every namespace's application row, of whatever version, its namespace among them; all pages,
+        in no order, no snapshot, perhaps a moment old.
+
+        For a person's question only: on DynamoDB it reads the whole table, and needs a permission for all of it.
         """
         ...
 

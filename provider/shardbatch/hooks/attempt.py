@@ -87,6 +87,14 @@ class Attempt:
             return None
         return EarlierApplication(own[0], recorded == self.attempt, batch.attempt_closed >= recorded)
 
+    def records(self) -> int | None:
+        """How many records the batch has; ``None`` if its row cannot be had just now."""
+        try:
+            batch = self._consumer.batch(self.batch_id)
+        except ShardbatchError:
+            return None
+        return None if batch is None else batch.records
+
     def beat(self, application: str | None) -> None:
         """Show life.
 

@@ -6,13 +6,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.rows import Namespace
+from shardbatch.landing.layout import output_folder
 
 if TYPE_CHECKING:
+    from shardbatch.core.start import Start
     from shardbatch.hooks.consumer import Application
 
 
-def leave_end_record(application: Application, **ended: Any) -> int:
-    """Leave the end record of a try in the application's staging area; how many starts it names.
+def leave_end_record(application: Application, **ended: Any) -> str:
+    """Leave the end record of a try in the application's staging area; which starts it names and what they wrote.
 
     :param ended: the fields of :class:`shardbatch.consumer.end_record.Ended`.
     :raises StartUnfinished: if its application entered a block that it did not leave well.
@@ -23,4 +25,10 @@ def leave_end_record(application: Application, **ended: Any) -> int:
 
     namespace = Namespace(application.app_name, application.stream.stream_name)
     record = end_record.leave_end_record(application.staging.open(), namespace, end_record.Ended(**ended))
-    return len(record.starts)
+    return "; ".join(_wrote(start, ended["batch_id"]) for start in record.starts) or "it entered no block of open_batch"
+
+
+def _wrote(start: Start, batch_id: str) -> str:
+    folder = output_folder(batch_id, start.start_id)
+    wrote = ", ".join(f"{root.rstrip('/')}/{folder}" for root in start.outputs)
+    return f"start {start.start_id} wrote {wrote or 'nothing below an output root'}"

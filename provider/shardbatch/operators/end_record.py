@@ -35,6 +35,7 @@ class Bound:
     """The batch and attempt that a try works for, and what it hands down to its application.
 
     ``did_nothing``: it has found that there is nothing to do. ``sure``: its application was certainly told the token.
+    ``records``: those of the batch, where they are known.
     """
 
     batch_id: str
@@ -42,6 +43,7 @@ class Bound:
     token: str
     did_nothing: bool = False
     sure: bool = False
+    records: int | None = None
 
 
 @runtime_checkable
@@ -178,7 +180,7 @@ class _Ending:
         application = self._application.rendered(renderer(task, context))
         work = work_of(ti.task_id, getattr(ti, "map_index", -1))
         with final_errors():
-            starts = leave_end_record(
+            left = leave_end_record(
                 application,
                 batch_id=bound.batch_id,
                 attempt=bound.attempt,
@@ -189,7 +191,8 @@ class _Ending:
                 only=self._only and "[" not in work,
                 sure=bound.sure,
             )
-        log.info("Attempt %s of batch %s ended, starts: %s.", bound.attempt, bound.batch_id, starts)
+        records = "" if bound.records is None else f", {bound.records:,} records"
+        log.info("Attempt %s of batch %s%s: this task ended well; %s.", bound.attempt, bound.batch_id, records, left)
 
 
 def _after(hook: Callable[..., Any] | None, ours: Callable[..., None]) -> Callable[..., Any]:

@@ -9,13 +9,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
-from shardbatch.errors import ConfigurationError
+from shardbatch.errors import ConfigurationError, JobFailed
 from shardbatch.hooks import spark, spark_process
 from shardbatch.hooks.attempt import Attempt, Heartbeat
 from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.spark import Submission
+from shardbatch.hooks.spark_end import Worked, job_failed
+from shardbatch.hooks.spark_output import Output, listen
 from shardbatch.operators.end_record import Bound, record_ends, work_of
 from shardbatch.operators.rendering import place, renderer
 from shardbatch.operators.step import final_errors
@@ -42,7 +44,8 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
     * keeps the batch alive while it waits and ends its application when the batch is lost;
     * records the application's id on the batch, one for each task of the block; before it submits another it ends an
       older attempt's application of this task, where that can be reached, as ``freeze`` does for every task;
-    * carries the batch id in the application's name and, on YARN and Kubernetes, in its tags.
+    * carries the batch id in the application's name and, on YARN and Kubernetes, in its tags;
+    * says at the end what became of it: records, start and output folder, or the exception that ended it.
 
     A retry of the same attempt goes on with the application that is running at the cluster (``durable``, as in the
     stock operator); another attempt never does.
@@ -52,6 +55,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         ``app_name``, ``stream``, ``leases``, ``staging``, ``group_id``. It leaves its end record there too.
     :param heartbeat: between two signs of life, default 20 seconds (above 0). Keep it below a third of
         ``ClaimOptions(attempt_grace)``, else the batch may be taken for abandoned.
+    :raises JobFailed: when it runs, if the application ends without success; it is tried again as ``retries`` say.
     :raises ConfigurationError: if neither a group nor all of the single values are given, if it stands outside of that
         group, or for a heartbeat that is not above zero or not below the group's ``attempt_grace``; when it runs, if
         the Spark connection, spark-submit or Java is missing.
@@ -117,6 +121,9 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         self._open: Attempt | None = None
         self._goes_on: str | None = None
         self._did_nothing = False
+        self._output = Output()
+        self._records: int | None = None
+        self._asked_to_end = False
         if batch is None:
             record_ends(self, self.batch_of, "", only=True)
 
@@ -125,7 +132,14 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         done = self._submission
         if done is None:
             return None
-        return Bound(done.batch_id, done.attempt, done.token, did_nothing=self._did_nothing, sure=bool(done.token))
+        return Bound(
+            done.batch_id,
+            done.attempt,
+            done.token,
+            did_nothing=self._did_nothing,
+            sure=bool(done.token),
+            records=self._records,
+        )
 
     def _require(self, **given: Any) -> None:
         for name in ("manifest_uri", "manifest_digest", "batch_id", "attempt"):
@@ -166,7 +180,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             attempt.release_connections()
 
     def _run(self, context: Context, attempt: Attempt) -> None:
-        self._open = attempt
+        self._open, self._records = attempt, attempt.records()
         heartbeat = Heartbeat(
             attempt,
             every=self.heartbeat,
@@ -178,12 +192,14 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             with heartbeat:
                 super().execute(context)
             self._close_attempt()
-        except BaseException:
+        except BaseException as error:
             if self._hook is not None and not spark.process_over(self._hook):
                 self._stop_application()
             if self._known_to_be_over(context):
                 self._close_attempt()
             heartbeat.raise_if_lost()
+            if told := self._told(error, attempt):
+                raise told from None  # what it stands for repeats the output, which is in the log already
             raise
         heartbeat.raise_if_lost()
 
@@ -194,6 +210,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         """
         if self._hook is None or self._submission is None:
             return
+        self._asked_to_end = True
         self._stop_application()
         if spark.process_over(self._hook) and not spark.cluster_mode(self._hook):
             self._close_attempt()
@@ -210,6 +227,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             spark.require_master(hook, self._connected_by)
         if self._submission is not None:
             spark.equip(hook, self._submission)
+            self._output = listen(hook)
         return hook
 
     def _submission_of(self, context: Context) -> Submission:
@@ -292,6 +310,15 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         except Exception as error:  # noqa: BLE001 - not knowing is an answer: the attempt stays open
             self.log.warning("Whether %s has ended is not known (%s).", reference, type(error).__name__)
             return False
+
+    def _told(self, error: BaseException, attempt: Attempt) -> JobFailed | None:
+        """Our error for one with which the stock hook or operator says that an application failed, and no other."""
+        if self._hook is None or type(error) not in (AirflowException, RuntimeError):
+            return None
+        if self._hook._submit_sp is None and self._goes_on is None:
+            return None
+        worked = Worked(attempt.batch_id, attempt.attempt, self._records)
+        return job_failed(self._hook, self._connected_by, worked, self._output.lines, error, asked=self._asked_to_end)
 
     def _close_attempt(self) -> None:
         # Again at the end if on_kill has done it: a heartbeat in between takes the attempt for alive.

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from shardbatch.core.rows import TABLES, Columns, Key, Namespace, Row, Table
+from shardbatch.core.rows import APPLICATION, TABLES, Columns, Key, Namespace, Row, Table
 from shardbatch.core.tables import row_type
 from shardbatch.errors import StoreNotFound
 from shardbatch.stores import outcome
@@ -94,6 +94,11 @@ class MemoryStore:
             if len(page) < self.page_size:
                 return
             last = page[-1]
+
+    def applications(self) -> Iterator[Columns]:
+        """The columns of every namespace's application row."""
+        with self.memory.lock:
+            yield from [dict(columns) for columns in self._table(APPLICATION).values()]
 
     def get(self, key: Key) -> Row | None:
         """One row as it stands now."""

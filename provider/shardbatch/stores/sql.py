@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from shardbatch.core.rows import Key, Namespace, Row, Table
+from shardbatch.core.rows import APPLICATION, Columns, Key, Namespace, Row, Table
 from shardbatch.core.tables import row_type
 from shardbatch.errors import StoreError, StoreNotFound
 from shardbatch.masking import masked, shown
@@ -115,12 +115,20 @@ class SQLStore:
         if table.key and scope is not None:
             fixed[table.key[0]] = scope
         query = sa.select(*self._columns(table)).where(*(sql.c[name] == value for name, value in fixed.items()))
-        order = [sql.c[name] for name in table.key if name not in fixed]
+        for columns in self._pages(query, [sql.c[name] for name in table.key if name not in fixed]):
+            yield row_type(table).from_columns(columns)
+
+    def applications(self) -> Iterator[Columns]:
+        """The columns of every namespace's application row."""
+        sql = self._table(APPLICATION)
+        for columns in self._pages(sa.select(*self._columns(APPLICATION)), [sql.c.app_name, sql.c.stream_name]):
+            yield dict(columns)
+
+    def _pages(self, query: sa.Select[Any], order: Sequence[sa.Column[Any]]) -> Iterator[Mapping[str, Any]]:
         query = query.order_by(*order).limit(self.page_size)
         page: Sequence[Mapping[str, Any]] = self._ask(query)
         while page:
-            for columns in page:
-                yield row_type(table).from_columns(columns)
+            yield from page
             if len(page) < self.page_size or not order:
                 return
             page = self._ask(query.where(behind(order, page[-1])))

@@ -59,6 +59,23 @@ def test_a_batch_is_found_by_its_owner_of_now(store: Any, namespace: Namespace) 
     assert list(store.list(BATCH, namespace, owner="w2")) == []
 
 
+def test_the_applications_of_every_namespace_are_found_whatever_their_version(store: Any) -> None:
+    mark = uuid.uuid4().hex[:12]
+    spaces = [
+        Namespace(mark + app, stream) for app in ("a", "A", "b#", "c!") for stream in ("s", "S", "application", "x")
+    ]
+    for number, space in enumerate(spaces):
+        assert store.create(Application(space, str(space), TRIM_HORIZON, 1, schema_version=2 + number % 2 * 97))
+        assert store.create(fresh(space, "application"))
+        assert store.create(frozen(space, "application", "w1"))
+    found = {(each["app_name"], each["stream_name"]): each for each in store.applications()}
+    ours = {name: each for name, each in found.items() if name[0].startswith(mark)}
+    assert set(ours) == {(space.app_name, space.stream_name) for space in spaces}  # of pages of 3 rows
+    for number, space in enumerate(spaces):
+        columns = ours[space.app_name, space.stream_name]
+        assert (columns["stream_id"], columns["schema_version"]) == (str(space), 2 + number % 2 * 97)
+
+
 def test_namespaces_and_scopes_never_mix(store: Any) -> None:
     # R54, K-17: what could run into one another if keys were only glued together, or compared without case
     mark = uuid.uuid4().hex[:12]

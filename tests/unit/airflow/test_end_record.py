@@ -48,12 +48,21 @@ class Block:
         )
         return {"ti": pulled}
 
-    def start(self, work: str, start_id: str, *, token: str = "", attempt: int = 1, done: bool = True) -> None:
+    def start(
+        self,
+        work: str,
+        start_id: str,
+        *,
+        token: str = "",
+        attempt: int = 1,
+        done: bool = True,
+        outputs: tuple[str, ...] = (),
+    ) -> None:
         """What an application leaves."""
         begun = Begun(start_id, attempt, work, token, "0001")
         self._leave(work, layout.BEGUN, begun)
         if done:
-            self._leave(work, layout.DONE, Start(start_id, attempt, work))
+            self._leave(work, layout.DONE, Start(start_id, attempt, work, outputs))
 
     def _leave(self, work: str, kind: str, mark: Begun | Start) -> None:
         folder = self.works / layout.work_folder(work) / kind / layout.start_name(mark.attempt, mark.start_id)
@@ -254,6 +263,26 @@ def test_an_operator_may_say_itself_what_it_has_worked_for(block: Block) -> None
     knowing.found = Bound("b1", 2, "told")
     run(knowing, block.context(knowing, "id-7", try_number=4))
     assert block.records() == {"work/2-4-id-7": ["s1"]}
+
+
+def test_its_last_line_names_records_starts_and_the_folders_that_they_wrote(
+    block: Block, caplog: pytest.LogCaptureFixture
+) -> None:
+    knowing = Knowing(task_id="work")
+    record_end(knowing, freeze="", **GIVEN, staging=Staging(str(block.staging)))
+    for attempt, records in ((1, None), (2, 1200)):
+        knowing.found = Bound("b1", attempt, f"told{attempt}", records=records)
+        if attempt == 2:
+            block.start("work", "s1", token="told2", attempt=2, outputs=("s3://lake/out/", "/x/late"))
+            block.start("work", "s2", token="told2", attempt=2)
+        with caplog.at_level("INFO", logger="shardbatch"):
+            run(knowing, block.context(knowing, f"id-{attempt}"))
+    assert caplog.messages == [
+        "Attempt 1 of batch b1: this task ended well; it entered no block of open_batch.",
+        "Attempt 2 of batch b1, 1,200 records: this task ended well; start s1 wrote "
+        "s3://lake/out/batch_id=b1/start=s1, /x/late/batch_id=b1/start=s1; "
+        "start s2 wrote nothing below an output root.",
+    ]
 
 
 def test_a_task_that_airflow_never_runs_has_no_hook(block: Block) -> None:

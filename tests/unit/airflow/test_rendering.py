@@ -98,7 +98,7 @@ def test_what_a_run_brings_in_is_not_rendered_by_a_mapped_step(opened: list[Appl
 
 def test_what_a_run_brings_in_is_not_rendered_by_an_end_record(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Application] = []
-    monkeypatch.setattr(end_record, "leave_end_record", lambda application, **ended: found.append(application) or 0)
+    monkeypatch.setattr(end_record, "leave_end_record", lambda application, **ended: found.append(application) or "")
     with DAG("d", schedule=None, render_template_as_native_obj=True):
         task = PythonOperator(task_id="t", python_callable=print)
     record_end(task, freeze="freeze", **STAGED)

@@ -170,5 +170,5 @@ def test_the_summary_says_who_claims_and_how_long_it_is_until_records_expire() -
 def test_the_summary_says_how_long_ago_the_last_commit_was() -> None:
     lines = {row["property"]: row["value"] for row in tables.summary(status(filled(), NAMESPACE), NOW)}
     assert lines["last commit"] == "5 min ago"
-    assert lines["lag as last read"] == "1 min 10 s"
+    assert lines["lag as last read"] == "1 min 10 s, s-frozen"
     assert lines["shards held, landed, frozen"] == "1, 1, 1"

@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, TaskGroup
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from shardbatch.core.policies import ClaimOptions, Policies
-from shardbatch.errors import ConfigurationError, ConnectionUnknown
+from shardbatch.errors import ConfigurationError, ConnectionUnknown, JobFailed, LeaseLost
 from shardbatch.hooks.leases import SQLLeases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
@@ -114,6 +114,22 @@ def test_a_missing_spark_connection_fails_the_try_before_anything_is_started(
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_NONE", raising=False)
     with pytest.raises(ConnectionUnknown, match="no Spark connection 'spark_none'"):  # it may be back for a retry
         operator(**given, conn_id="spark_none").execute(context())
+
+
+def test_only_what_the_stock_operator_says_of_a_failed_application_becomes_an_error_of_ours(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[2]"}')
+    task, attempt = operator(**given), cast("Any", SimpleNamespace(batch_id="b1", attempt=2))
+    failed = AirflowException("Cannot execute: spark-submit. Error code is: 1.")
+    assert task._told(failed, attempt) is None  # nothing was submitted
+    task._hook = task._get_hook()
+    assert task._told(failed, attempt) is None
+    task._hook._submit_sp = SimpleNamespace(poll=lambda: 1, pid=7)
+    assert isinstance(task._told(failed, attempt), JobFailed)
+    assert isinstance(task._told(RuntimeError("Driver d exited with status FAILED"), attempt), JobFailed)
+    for other in (AirflowFailException(""), AirflowSkipException(""), LeaseLost(), ValueError(), KeyboardInterrupt()):
+        assert task._told(other, attempt) is None
 
 
 def test_only_a_retry_of_the_same_attempt_finds_its_application_again(given: dict[str, Any]) -> None:

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every command opens before it asks: the store and namespace of its arguments; its errors become one line."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import logging
+import os
+import sys
+import time
+from argparse import Namespace as Arguments
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shardbatch.consumer import applications as listing
+from shardbatch.core.ports import Landing, LeaseStore
+from shardbatch.core.rows import Namespace
+from shardbatch.errors import ApplicationUnknown, ConfigurationError, ShardbatchError
+
+if TYPE_CHECKING:
+    from shardbatch.hooks.leases import Leases
+
+
+@contextmanager
+def opened(args: Arguments) -> Iterator[tuple[LeaseStore, Namespace]]:
+    """The store and namespace of the arguments; every foreseen error becomes one line and exit code 1."""
+    with foreseen():
+        namespace = named(args)
+    with opened_store(args) as store:
+        try:
+            yield store, namespace
+        except ApplicationUnknown as error:
+            raise ApplicationUnknown(
+                f"There is no application {namespace} in this lease store.",
+                remedy=listing.meant(store, namespace) or error.remedy,
+            ) from None
+
+
+@contextmanager
+def opened_store(args: Arguments) -> Iterator[LeaseStore]:
+    """As :func:`opened`, for a command that asks of no application."""
+    logging.getLogger("shardbatch").setLevel(logging.WARNING)
+    with foreseen():
+        store = _store(args.leases)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+@contextmanager
+def foreseen() -> Iterator[None]:
+    """Every foreseen error becomes one line; what Airflow's hooks log goes there too, and not between the answer."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    except ShardbatchError as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from None
+
+
+def landing_of(args: Arguments) -> Landing | None:
+    """The staging area that an argument names, else the deployment's, where it has one that every group uses."""
+    from shardbatch.hooks.settings import default_staging, staging_of
+
+    text = getattr(args, "staging", None)
+    found = staging_of(text, "--staging") if text else default_staging()
+    return None if found is None else found.open()
+
+
+def named(args: Arguments) -> Namespace:
+    """The namespace of the arguments."""
+    from shardbatch.hooks.names import namespace_of
+
+    return namespace_of(args.app_name, args.stream_name)
+
+
+def leases_named(text: str | None) -> Leases:
+    """The lease store that an argument names, else that of the deployment."""
+    # As Airflow's own connection commands do: without it only connections in environment variables are found here.
+    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+    from shardbatch.hooks.settings import default_leases, leases_of
+
+    leases = leases_of(text, "--leases") if text else default_leases()
+    if leases is None:
+        raise ConfigurationError(
+            "No lease store given.", remedy="Give --leases, or set [shardbatch] leases in Airflow's configuration."
+        )
+    return leases
+
+
+def _store(text: str | None) -> LeaseStore:
+    """The opened store of :func:`leases_named`. Looking never makes a table."""
+    store = replace(leases_named(text), create=False).open()
+    try:
+        store.prepare()
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def person() -> str:
+    """Who calls, for the rows that this changes."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a user id that has no name
+        return f"user id {os.getuid()}"
+
+
+def now_ms() -> int:
+    """This machine's clock."""
+    return time.time_ns() // 1_000_000
