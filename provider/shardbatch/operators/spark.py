@@ -17,8 +17,8 @@ from shardbatch.hooks.attempt import Attempt, Heartbeat
 from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.spark import Submission
 from shardbatch.operators.end_record import Bound, record_ends, work_of
+from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import place, renderer
-from shardbatch.operators.step import final_errors
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
