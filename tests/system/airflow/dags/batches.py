@@ -49,6 +49,7 @@ def after(outcome: object) -> None:
 def make(
     name: str,
     *,
+    dag_id: str | None = None,
     stream: KinesisStream | None = None,
     staging: str = "staging",
     app_name: str = "test",
@@ -57,7 +58,7 @@ def make(
     **changes: object,
 ) -> DAG:
     with DAG(
-        name,
+        dag_id or name,
         schedule=None,
         params=batch_params("batch"),
         max_active_runs=4,
@@ -83,7 +84,7 @@ def make(
     return dag
 
 
-for each in ("failing", "replayed", "events", "isolated", "stopped", "shapes", "interval"):
+for each in ("failing", "replayed", "events", "isolated", "stopped", "shapes"):
     globals()[each] = make(each)
 killed = make("killed", native=True, app_name="{{ '2026' }}")  # which renders to a number for other tasks
 whole = make(  # what is meant for other tasks, and one slot for all reads
@@ -97,6 +98,8 @@ whole = make(  # what is meant for other tasks, and one slot for all reads
         "map_index_template": "{{ ti.task_id }}",
     },
 )
+# As long as a folder's name of Airflow's logs may be, and in the rows three times as long.
+interval = make("interval", dag_id="интервал" * 14)
 # The label of a read task with thousands of shards, and what is pushed.
 many = make("many", claim=ClaimOptions(read_tasks=16), limits=ReadLimits(concurrency=32))
 no_stream = make("no_stream", stream=KinesisStream("nowhere", aws_conn_id="aws_local"))
