@@ -20,6 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 CACHE = ROOT / ".cache"
 
+#: Options of a JVM that lives for seconds: half the processor time of its start.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 OLDEST_JAVA = 17
 NEWEST_JAVA = 25
 

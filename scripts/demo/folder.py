@@ -10,13 +10,13 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from scripts.environment import ROOT
+from scripts.environment import QUICK_JAVA, ROOT
 
 HOME = ROOT / ".shardbatch"
 
 SPARK_DEFAULTS = """\
 # What makes a small Spark on one machine start fast.
-spark.driver.extraJavaOptions        -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+spark.driver.extraJavaOptions        {quick}
 spark.driver.host                    127.0.0.1
 spark.driver.bindAddress             127.0.0.1
 spark.driver.memory                  1g
@@ -46,7 +46,8 @@ class DemoFolder:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         for name in ("airflow", "dags/jobs", "flights/staging", "flights/output", "spark"):
             (self.path / name).mkdir(parents=True)
-        (self.path / "spark" / "spark-defaults.conf").write_text(SPARK_DEFAULTS.format(folder=self.path), "utf-8")
+        settings = SPARK_DEFAULTS.format(folder=self.path, quick=QUICK_JAVA)
+        (self.path / "spark" / "spark-defaults.conf").write_text(settings, "utf-8")
         for dag in ("flights.py", "jobs/flights.py", ".airflowignore"):
             shutil.copy(ROOT / "dags" / dag, self.path / "dags" / dag)
         return self

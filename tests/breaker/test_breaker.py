@@ -15,7 +15,7 @@ from shardbatch.core.ports import LeaseStore
 from tests.breaker.machine import Breaker
 from tests.breaker.stores import dynamodb, memory, sqlite
 
-EXAMPLES = int(os.environ.get("BREAKER_EXAMPLES", "190"))
+EXAMPLES = int(os.environ.get("BREAKER_EXAMPLES", "120"))
 STEPS = int(os.environ.get("BREAKER_STEPS", "40"))
 #: Making a failing schedule small takes minutes; mutants and long hunts do without. Explaining one traces every line.
 SHRUNK = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from scripts.environment import process_environment, python_path
+from scripts.environment import QUICK_JAVA, process_environment, python_path
 
 
 def committed(outs: Iterable[Path]) -> dict[str, list[str]]:
@@ -29,7 +29,7 @@ def main(outs: list[str]) -> None:
 
     settings = {
         "spark.ui.enabled": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": QUICK_JAVA,
         "spark.log.level": "ERROR",
     }
     spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()

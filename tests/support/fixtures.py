@@ -13,6 +13,17 @@ from tests.support.aws import AwsServer
 from tests.support.kinesis import KinesisServer
 from tests.support.postgres import PostgresServer
 
+#: Of each AWS service one emulator is played by `make test`; these are the second ones.
+SECOND_EMULATORS = ("dynalite", "kinesalite")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs on a second emulator is played by `make test-long`."""
+    for item in items:
+        if any(name in item.name for name in SECOND_EMULATORS):
+            item.add_marker(pytest.mark.long)
+
 
 @pytest.fixture(scope="session")
 def kinesis_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KinesisServer]:

@@ -15,20 +15,18 @@ from typing import Any
 
 import psutil
 
-from scripts.environment import process_environment, python_path, spark_home
+from scripts.environment import QUICK_JAVA, process_environment, python_path, spark_home
 from tests.support.ports import LOOPBACK, free_ports
 from tests.support.waiting import wait_until
 
 #: spark-submit refuses a Python file in standalone cluster mode. Spark's own class for Python drivers, given as the
 #: main class of the jar that it stands in, runs one there: its arguments begin with the file and a list of more files.
 PYTHON_RUNNER = "org.apache.spark.deploy.PythonRunner"
-#: For JVMs that live for seconds.
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: Of an application of one small driver and one core.
 SMALL = {
     "spark.ui.enabled": "false",
-    "spark.driver.extraJavaOptions": QUICK,
-    "spark.executor.extraJavaOptions": QUICK,
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.executor.extraJavaOptions": QUICK_JAVA,
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
     "spark.cores.max": "1",
@@ -106,7 +104,7 @@ def spark_cluster(folder: Path, env: Mapping[str, str] | None = None) -> Iterato
     started: list[subprocess.Popen[bytes]] = []
     try:
         words = ["org.apache.spark.deploy.master.Master", *where, "--port", str(port), "--webui-port", str(pages)]
-        started.append(_start("master", words, {**shared, "SPARK_MASTER_OPTS": f"{QUICK} {rest_server}"}, folder))
+        started.append(_start("master", words, {**shared, "SPARK_MASTER_OPTS": f"{QUICK_JAVA} {rest_server}"}, folder))
         wait_until(lambda: _answers(f"http://{LOOPBACK}:{pages}/json/", started[0]), 60, "the master to answer")
         words = ["org.apache.spark.deploy.worker.Worker", *where, "--port", str(worker_port)]
         words += ["--webui-port", str(worker_pages), "--cores", "8", "--memory", "6g"]

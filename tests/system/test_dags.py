@@ -17,7 +17,7 @@ import pytest
 from scripts.airflow_client import wait_until
 from scripts.airflow_instance import AirflowInstance
 from scripts.demo.flights import Expected, read_flights
-from scripts.environment import process_environment
+from scripts.environment import QUICK_JAVA, process_environment
 from shardbatch.local import StreamServer
 from tests.support.aws import ACCOUNT, REGION, SECRET, AwsServer
 
@@ -81,6 +81,7 @@ def environment(folder: Path, streams: StreamServer, aws: AwsServer) -> dict[str
         "FLIGHTS_FOLDER": str(folder / "flights"),
         "FLIGHTS_BUCKET": BUCKET,
         "FLIGHTS_EVERY_SECONDS": "86400",
+        "SPARK_SUBMIT_OPTS": QUICK_JAVA,
     }
 
 

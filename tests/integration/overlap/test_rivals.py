@@ -204,7 +204,7 @@ def test_a_rival_gets_nothing_of_an_owner_that_renews_and_all_when_it_is_killed(
     assert scene.sink() == sorted(sent, key=int)
 
 
-@pytest.mark.parametrize("how", ["the thread ends", "the process is stopped"])
+@pytest.mark.parametrize("how", [pytest.param("the thread ends", marks=pytest.mark.long), "the process is stopped"])
 def test_an_owner_that_renews_no_more_loses_its_leases_and_what_it_lands_later(
     scenes: Callable[..., Scene], how: str, tmp_path: Path
 ) -> None:

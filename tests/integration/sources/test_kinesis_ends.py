@@ -85,7 +85,7 @@ def test_a_closed_shard_whose_answers_lose_their_iterators_at_one_place_is_read_
 
 
 @pytest.mark.parametrize("ends_with_records", [True, False])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     records=st.integers(0, 5),
     page_records=st.integers(1, 6),

@@ -259,7 +259,6 @@ def gesture_spark_finished(scene: Scene) -> None:
 
 #: Each is the name of its DAG too.
 STORIES: tuple[Callable[[Scene], None], ...] = (
-    gesture_mark_work,
     gesture_delete,
     gesture_taken,
 )
@@ -268,6 +267,7 @@ REPEATED: tuple[Callable[[Scene], None], ...] = (
     gesture_committed,
     gesture_spark_finished,
     gesture_retry,
+    gesture_mark_work,
     gesture_clear_work,
     gesture_clear_run,
     gesture_mark_failed,

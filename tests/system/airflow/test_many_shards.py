@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thousands of shards: what stands in Airflow's metadata database stays small."""
+"""Hundreds of shards: what stands in Airflow's metadata database stays small."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.airflow_instance import Deployment
 
 pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.timeout(1200)]
 
-SHARDS = 2000
+SHARDS = 700
 MOST_BYTES = 8 * 1024
 MOST_LABEL = 200
 

@@ -60,6 +60,7 @@ def test_full_empty_and_drained_runs(airflow: Deployment) -> None:
     assert completed == {shard["ShardId"]}
 
 
+@pytest.mark.long
 def test_failed_work_moves_nothing_and_the_next_run_finishes_the_same_batch(airflow: Deployment) -> None:
     # R93: the run that takes over has no read task at all, also when it is tried again.
     airflow.create_stream("failing")

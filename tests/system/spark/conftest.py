@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts.environment import QUICK_JAVA
 from shardbatch.landing.area import StagingArea
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": QUICK_JAVA,
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "America/Lima",  # landed times are UTC whatever the session's zone
         "spark.sql.files.ignoreMissingFiles": "true",  # records() must not follow it

@@ -2,7 +2,7 @@
 """An application as an author writes it, run where only pyspark can be imported.
 
 It is told its batch by the environment; ``OUT`` is the output root, ``REMOTE`` the master of a Spark Connect session.
-It prints how many records it copied.
+It prints how many records it copied, and what a reader finds below ``READ``.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ def main() -> None:
     print(f"files={type(files_of(spark)).__name__}")
     print(f"copied={spark.read.parquet(os.environ['OUT']).count()} of={batch.record_count}")
     print(f"committed={read_committed(spark, os.environ['OUT'], schema='a int').count()}")
+    if os.environ.get("READ"):
+        from read_job import show
+
+        show(spark, os.environ["READ"])
     spark.stop()
 
 

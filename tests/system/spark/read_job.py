@@ -6,21 +6,27 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from copy_job import hide, session
 
-hide(os.environ["BARRED"].split(","))
+def show(spark: Any, out: str) -> None:
+    """Print the rows that were committed and what a reader of changes sees."""
+    from shardbatch.spark import read_changes, read_committed
 
-from shardbatch.spark import read_changes, read_committed  # noqa: E402
+    rows = read_committed(spark, out, columns=("batch_id", "attempt"))
+    print("rows=", sorted(tuple(row) for row in rows.collect()), sep="")
+    print("columns=", read_committed(spark, out).columns, sep="")
+    new = read_changes(spark, out)
+    assert new.frame is not None
+    print(f"new={new.frame.count()} {','.join(new.batches)}, then {read_changes(spark, out, new.token).batches}")
 
-out = os.environ["OUT"]
-spark = session()
-rows = read_committed(spark, out, columns=("batch_id", "attempt"))
-print("rows=", sorted(tuple(row) for row in rows.collect()), sep="")
-print("columns=", read_committed(spark, out).columns, sep="")
-new = read_changes(spark, out)
-assert new.frame is not None
-print(f"new={new.frame.count()} {','.join(new.batches)}, then {read_changes(spark, out, new.token).batches}")
-spark.stop()
+
+if __name__ == "__main__":
+    from copy_job import hide, session
+
+    hide(os.environ["BARRED"].split(","))
+    spark = session()
+    show(spark, os.environ["OUT"])
+    spark.stop()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shardbatch
+from scripts.environment import QUICK_JAVA
 from tests.support.batches import NAMESPACE, freeze
 from tests.support.outputs import commit
 
@@ -34,6 +35,7 @@ def run(area: StagingArea, out: str, **more: str) -> str:
         "PYTHONPATH": str(Path(shardbatch.__file__).parents[1]),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SUBMIT_OPTS": QUICK_JAVA,
         "SHARDBATCH_MANIFEST": frozen.uri,
         "SHARDBATCH_ATTEMPT": "2",
         "SHARDBATCH_DIGEST": frozen.digest,
@@ -58,33 +60,40 @@ def test_an_application_needs_pyspark_and_nothing_else(area: StagingArea, out: s
     assert "files=GatewayFiles\ncopied=25 of=25\ncommitted=0\n" in printed
 
 
-def test_an_application_works_through_spark_connect(area: StagingArea, out: str) -> None:
-    printed = run(area, out, BARRED=AIRFLOW_SIDE, REMOTE="local[1]")
+def test_an_application_and_a_reader_work_through_spark_connect(area: StagingArea, out: str, tmp_path: Path) -> None:
+    root = str(tmp_path / "o[ut] {pr,od} *?")
+    rows = commit_two(root)
+
+    printed = run(area, out, BARRED=AIRFLOW_SIDE, REMOTE="local[1]", READ=root)
 
     assert "files=FrameFiles\ncopied=25 of=25\ncommitted=0\n" in printed
+    assert rows in printed
 
 
-@pytest.mark.parametrize(
-    "remote", [pytest.param("", id="classic", marks=pytest.mark.long), pytest.param("local[1]", id="connect")]
-)
-def test_a_reader_needs_pyspark_and_nothing_else(tmp_path: Path, remote: str) -> None:
+@pytest.mark.long
+def test_a_reader_needs_pyspark_and_nothing_else(tmp_path: Path) -> None:
     out = str(tmp_path / "o[ut] {pr,od} *?")
-    commit(out, "a", {"day=2026-01-01": {"n": [1]}, "day=2026-01-02": {"n": [2]}})
-    commit(out, "b", {"day=2026-01-01": {"n": [3]}}, decided=2)
-    barred = AIRFLOW_SIDE if remote else f"pyarrow,pandas,numpy,{AIRFLOW_SIDE}"
+    rows = commit_two(out)
     environment = {
         **{name: os.environ[name] for name in ("PATH", "JAVA_HOME", "PYTHONPATH") if name in os.environ},
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SUBMIT_OPTS": QUICK_JAVA,
         "PYSPARK_PYTHON": sys.executable,
         "TZ": "UTC",
-        "BARRED": barred,
+        "BARRED": f"pyarrow,pandas,numpy,{AIRFLOW_SIDE}",
         "OUT": out,
-        "REMOTE": remote,
     }
     job = JOB.with_name("read_job.py")
     done = subprocess.run([sys.executable, job], env=environment, capture_output=True, text=True, timeout=280)
 
     assert done.returncode == 0, done.stdout + done.stderr
+    assert rows in done.stdout
+
+
+def commit_two(out: str) -> str:
+    """Commit two batches with partitions; what a reader is to print of them."""
+    commit(out, "a", {"day=2026-01-01": {"n": [1]}, "day=2026-01-02": {"n": [2]}})
+    commit(out, "b", {"day=2026-01-01": {"n": [3]}}, decided=2)
     day = datetime.date(2026, 1, 1)
     rows = [(1, day, "a", 1), (2, datetime.date(2026, 1, 2), "a", 1), (3, day, "b", 2)]
-    assert f"rows={rows}\ncolumns=['n', 'day']\nnew=3 a,b, then ()\n" in done.stdout
+    return f"rows={rows}\ncolumns=['n', 'day']\nnew=3 a,b, then ()\n"

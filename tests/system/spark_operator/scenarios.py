@@ -23,6 +23,7 @@ from typing import Any, cast
 import psutil
 from airflow.sdk import DAG, task
 
+from scripts.environment import QUICK_JAVA
 from shardbatch.consumer import Consumer, Frozen, beat, claim, freeze, land
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch
@@ -44,7 +45,7 @@ JOB = Path(__file__).with_name("job.py")
 OUTPUTS = ("batch_id", "attempt", "manifest_uri", "manifest_digest")
 CONF = {
     "spark.ui.enabled": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.sql.shuffle.partitions": "2",
     "spark.log.level": "WARN",
     "spark.sql.warehouse.dir": f"{FOLDER}/warehouse",

@@ -26,6 +26,13 @@ RECORD = Policies(gap=GapPolicy.RECORD)
 HOURS = (0.02, 0.5, 2, 12, 23.8, 24.2, 30)
 
 
+def few_of(seeds: int) -> pytest.MarkDecorator:
+    """One in four seeds is played by `make test`, all of them by `make test-long`."""
+    return pytest.mark.parametrize(
+        "seed", [pytest.param(seed, marks=pytest.mark.long if seed % 4 else ()) for seed in range(seeds)]
+    )
+
+
 class Story:
     """One application on one shard, and what becomes of the records that it was sent."""
 
@@ -134,7 +141,7 @@ def covers(gap: Gap, name: str, arrival_ms: int) -> bool:
     return gap.first_available is None or int(name) < int(gap.first_available)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@few_of(60)
 def test_every_record_is_committed_or_in_a_gap(tmp_path: Path, seed: int) -> None:
     story = Story(tmp_path, seed)
     story.play()
@@ -149,7 +156,7 @@ def test_every_record_is_committed_or_in_a_gap(tmp_path: Path, seed: int) -> Non
     assert all(gap.from_ms is None or gap.to_ms is None or gap.from_ms <= gap.to_ms for gap in told)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@few_of(20)
 def test_who_looks_often_enough_has_no_gap_whatever_becomes_of_the_retention(tmp_path: Path, seed: int) -> None:
     story = Story(tmp_path, seed)
     for _ in range(25):

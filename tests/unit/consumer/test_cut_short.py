@@ -430,7 +430,7 @@ def test_an_interval_that_never_shows_its_end_fails_in_time_and_keeps_what_it_re
     assert rig.records(freeze(consumer, owner).batch_id or "") == sent
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     records=st.lists(st.integers(0, 2), max_size=14),
     cuts=st.lists(st.lists(st.integers(0, 4), max_size=5), min_size=3, max_size=3),

@@ -150,7 +150,7 @@ def test_without_drain_lineage_every_batch_holds_one_generation(shape: str) -> N
     assert with_records <= application.depth
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     shards=st.integers(1, 3),
     before=st.lists(EVENTS, max_size=14),

@@ -173,7 +173,7 @@ def swept(root: MemoryRoot, at: int) -> None:
         root.files.pop(path, None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_readers_see_no_older_decision_than_before_and_each_once_while_others_sum_and_sweep(
     data: st.DataObject,

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG, get_parsing_context, task
 
+from scripts.environment import QUICK_JAVA
 from shardbatch import ClaimOptions, KinesisStream, Policies, SQLLeases, Staging, StreamBatch
 from tests.system.airflow.gesture_names import IN_PYTHON, IN_SPARK, RETRIED
 
@@ -24,7 +25,7 @@ JOB = Path(__file__).parent.parent / "gesture_job.py"
 QUICK = {"retry_delay": timedelta(seconds=1), "retry_exponential_backoff": 0}
 SPARK = {
     "spark.ui.enabled": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.sql.shuffle.partitions": "1",
     "spark.log.level": "WARN",
 }

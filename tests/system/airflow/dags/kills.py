@@ -13,6 +13,7 @@ from pathlib import Path
 from airflow.sdk import DAG, CronDataIntervalTimetable, get_parsing_context, task
 
 import shardbatch
+from scripts.environment import QUICK_JAVA
 from shardbatch import ClaimOptions, KinesisStream, ReadLimits, StreamBatch
 from tests.support.deadly import DeadlyLeases, DeadlyStaging, Orders
 from tests.system.airflow.kill_cases import CASES, REPEATED, Case
@@ -22,7 +23,7 @@ FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 JOB = Path(__file__).parent.parent / "spark_job.py"
 SPARK = {
     "spark.ui.enabled": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.sql.shuffle.partitions": "1",
     "spark.log.level": "WARN",
 }
