@@ -59,12 +59,12 @@ class RunTimes:
 def times_of(instances: list[dict[str, Any]]) -> RunTimes:
     """The times of a finished run from its task instances as Airflow's API shows them.
 
-    :raises RuntimeError: if a task was tried twice, for then the run measures something else.
+    :raises RuntimeError: if a task was skipped or tried twice, for then the run measures something else.
     """
     spans: dict[str, list[tuple[float, float]]] = {}
     for instance in instances:
         if instance["state"] != "success":
-            continue  # the report, which has nothing to report
+            raise RuntimeError(f"{instance['task_id']} is {instance['state']}.")
         if instance["try_number"] != 1:
             raise RuntimeError(f"{instance['task_id']} was tried {instance['try_number']} times.")
         start, end = (datetime.fromisoformat(instance[name]).timestamp() for name in ("start_date", "end_date"))
@@ -134,7 +134,7 @@ def show_times(found: dict[str, list[RunTimes]]) -> None:
     steps, baseline = [run.overhead for run in batch], [run.total for run in empty]
     print(f"Seconds of {len(batch)} runs, in turn with the empty DAG      median   least\n")
     show("  steps of a batch", steps)
-    show("  empty DAG of five tasks", baseline)
+    show("  empty DAG of six tasks", baseline)
     print(f"  {'ratio':42} {median(steps) / median(baseline):7.2f} {min(steps) / min(baseline):7.2f}\n")
     for title, runs in (("batch", batch), ("empty DAG", empty)):
         print(f"  {title}")

@@ -78,4 +78,4 @@ with DAG(
     )
     read >> freeze >> by_day >> commit
     # What must fail the run although the batch was committed: a shard that could not be read, a gap.
-    ReportOperator.partial(task_id="report", retries=0).expand_kwargs(commit.output)
+    ReportOperator(task_id="report", problems=commit.output)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Five tasks in a chain that do nothing. Not ``EmptyOperator``: Airflow marks such done without starting a process."""
+"""Six tasks in a chain that do nothing. Not ``EmptyOperator``: Airflow marks such done without starting a process."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ def nothing() -> None:
 
 
 with DAG("overhead_empty", schedule=None, max_active_runs=1):
-    chain(*(nothing.override(task_id=f"task_{number}")() for number in range(1, 6)))
+    chain(*(nothing.override(task_id=f"task_{number}")() for number in range(1, 7)))

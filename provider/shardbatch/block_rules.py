@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 Fault = tuple[str, str]
 
 
+def dag_fault(dag: Any) -> Fault | None:
+    """What is wrong with a DAG that a group stands in; ``None``: nothing."""
+    if dag.fail_fast:
+        return (
+            "the DAG has fail_fast=True: Airflow would end the reads and the work beside the first task that fails, "
+            "and admits no task, like freeze and commit, that follows a skipped one.",
+            "Leave fail_fast out.",
+        )
+    return None
+
+
 def place_fault(task: Any, freeze: FreezeOperator) -> Fault | None:
     """What is wrong with a task, of ours or the author's, where it stands; ``None``: nothing."""
     after_freeze = task.task_id in freeze.downstream_task_ids and not task.is_teardown
@@ -27,11 +38,12 @@ def place_fault(task: Any, freeze: FreezeOperator) -> Fault | None:
             f"task {task.task_id!r} stands directly after freeze with the trigger rule {str(task.trigger_rule)!r}.",
             "Use all_success, or put a task between; using an output of the batch makes a task stand there.",
         )
-    for name in ("depends_on_past", "wait_for_downstream"):
+    for name in ("wait_for_downstream", "depends_on_past"):  # the first makes Airflow set the second
         if getattr(task, name, False):
             return (
                 f"task {task.task_id!r} has {name}: after a failed run the next would take its leases and wait.",
-                "Leave it out; order holds without it. max_active_runs=1 keeps runs apart.",
+                "Leave it out; order holds without it. max_active_runs=1 keeps runs apart. If it stands in the DAG's "
+                f"default_args, give the group default_args={{{name!r}: False}}.",
             )
     if getattr(task, "ignore_downstream_trigger_rules", False):
         return (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param, TaskGroup, TriggerRule
 
 from shardbatch.assets import committed_batches
-from shardbatch.block_rules import end_fault, place_fault, time_fault
+from shardbatch.block_rules import dag_fault, end_fault, place_fault, time_fault
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.owner import MODES
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies, Sink
@@ -23,16 +23,17 @@ from shardbatch.operators.claim import ClaimOperator
 from shardbatch.operators.commit import CommitOperator, ReportOperator
 from shardbatch.operators.end_record import is_given, record_ends
 from shardbatch.operators.freeze import FreezeOperator
-from shardbatch.operators.read import ReadOperator
+from shardbatch.operators.read import LABEL, ReadOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import XComArg
     from airflow.sdk.definitions._internal.node import DAGNode
 
 OURS = ("claim", "read", "freeze", "commit", "report")
-#: How our tasks are retried where neither ``task_args`` nor any default_args say otherwise.
-RETRYING = {
-    "retries": 3,
+#: How often our tasks are retried where neither ``task_args`` nor any default_args say otherwise, and
+RETRIES = {"retries": 3}
+#: when, where they say nothing of it: half of their delays and half of ours would be neither.
+RETRY_DELAYS = {
     "retry_delay": timedelta(seconds=10),
     "retry_exponential_backoff": 2,
     "max_retry_delay": timedelta(minutes=5),
@@ -41,6 +42,7 @@ RETRYING = {
 FIXED = frozenset(
     {
         *("task_id", "trigger_rule", "task_group", "dag", "depends_on_past", "wait_for_downstream", "outlets"),
+        *("do_xcom_push", "multiple_outputs", "map_index_template", "default_args"),
         *(
             "entry",
             "handed",
@@ -52,8 +54,7 @@ FIXED = frozenset(
             "idle",
             "claim_task",
             "read_task",
-            "kind",
-            "text",
+            "problems",
         ),
         *("app_name", "stream", "leases", "staging", "group_id", "limits", "claim", "policies", "output", "commit"),
     }
@@ -67,7 +68,7 @@ class StreamBatch(TaskGroup):
     ``committed["manifest_uri"]`` describes are the product.
 
     It makes the tasks ``claim``, ``read`` (mapped), ``freeze``, ``commit`` and ``report``; the last stands beside the
-    group and runs only when something must fail the run after its commit. ``manifest_uri``, ``manifest_digest``,
+    group and fails when something must fail the run after its commit. ``manifest_uri``, ``manifest_digest``,
     ``batch_id``, ``attempt`` and ``record_count`` are outputs of ``freeze`` for templated fields, ``args`` and
     ``environment`` have them as an application wants them; ``committed`` is the outcome.
 
@@ -81,7 +82,8 @@ class StreamBatch(TaskGroup):
     :param policy: what to do when something cannot go on, default ``Policies()``.
     :param output: what the application's output roots are to their readers, default ``Outputs()``.
     :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "kinesis"}}``. Default: three
-        retries with a delay that grows from 10 seconds to 5 minutes, unless ``default_args`` say otherwise.
+        retries, with a delay that grows from 10 seconds to 5 minutes, each unless ``default_args`` say otherwise.
+        ``docs/airflow-settings.md`` has what our tasks make of every argument.
     :param task_group_kwargs: arguments of ``TaskGroup``.
     :raises ConfigurationError: naming the DAG and the group, for whatever can be known to be wrong at parse time.
     """
@@ -117,6 +119,7 @@ class StreamBatch(TaskGroup):
         except ConfigurationError as error:
             raise self._wrong(str(error), "") from error
         self._task_args = self._checked(task_args or {})
+        self._require(dag_fault(self.dag))
         self._make_tasks()
 
     # ------------------------------------------------------------------ what the author uses
@@ -198,7 +201,7 @@ class StreamBatch(TaskGroup):
         step = self._step_arguments
         claim = ClaimOperator(**step("claim"))
         self._ours["claim"] = claim
-        read = ReadOperator.partial(**step("read", trigger_rule=TriggerRule.ALL_SUCCESS)).expand(entry=claim.output)
+        read = ReadOperator.partial(**step("read")).expand(entry=claim.output)
         self._require(time_fault(read.execution_timeout, self.dag.dagrun_timeout, self.application.limits))
         self._ours["read"] = read
         freeze = FreezeOperator(
@@ -208,14 +211,13 @@ class StreamBatch(TaskGroup):
         )
         self._ours["freeze"] = freeze.as_setup()
         read >> freeze
-        asset = [] if "{{" in self.app_name + self.stream.address else [self._asset()]
         commit = CommitOperator(
             freeze=freeze.task_id,
             claim_task=claim.task_id,
             read_task=read.task_id,
-            outlets=asset,
             **step("commit", trigger_rule=TriggerRule.NONE_FAILED),
         )
+        commit.add_outlets([] if "{{" in self.app_name + self.stream.address else [self._asset()])
         self._ours["commit"] = commit
         freeze.commit = commit.task_id
         self._ours["report"] = self._make_report(commit)
@@ -232,16 +234,14 @@ class StreamBatch(TaskGroup):
             "default_args": self.default_args,
             "trigger_rule": TriggerRule.ALL_SUCCESS,
         }
-        return ReportOperator.partial(**{"retries": 0, **self._own("report"), **beside}).expand_kwargs(commit.output)
+        return ReportOperator(problems=commit.output, **{**self._own("report"), **beside})
 
     def _asset(self) -> Any:
         return committed_batches(self.app_name, self.stream.stream_name)
 
     def _step_arguments(self, name: str, trigger_rule: TriggerRule = TriggerRule.ALL_SUCCESS) -> dict[str, Any]:
         app = self.application
-        said = {**self.dag.default_args, **self.default_args}
         return {
-            **{key: value for key, value in RETRYING.items() if key not in said},
             **self._own(name),
             "trigger_rule": trigger_rule,
             "app_name": app.app_name,
@@ -256,7 +256,21 @@ class StreamBatch(TaskGroup):
         }
 
     def _own(self, name: str) -> dict[str, Any]:
-        return {**self._task_args.get(name, {}), "task_id": name, "task_group": self, "dag": self.dag}
+        own = self._task_args.get(name, {})
+        said = {**self.dag.default_args, **self.default_args, **own}
+        return {
+            **({} if said.keys() & RETRIES else RETRIES),
+            **({} if said.keys() & RETRY_DELAYS else RETRY_DELAYS),
+            **own,
+            # Where these stand in default_args they are meant for other tasks: see docs/airflow-settings.md.
+            "do_xcom_push": True,
+            "multiple_outputs": False,
+            "outlets": [],
+            "map_index_template": LABEL if name == "read" else None,
+            "task_id": name,
+            "task_group": self,
+            "dag": self.dag,
+        }
 
     def _checked(self, task_args: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         unknown = sorted(task_args.keys() - set(OURS))

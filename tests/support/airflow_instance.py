@@ -122,10 +122,10 @@ class Deployment:
         found = self.client.call("GET", "assets/events", limit=1000)["asset_events"]
         return [event for event in found if event["name"] == f"test/{stream}"]
 
-    def leases(self, stream: str) -> list[Any]:
+    def leases(self, stream: str, app_name: str = "test") -> list[Any]:
         store = SQLStore(f"sqlite:///{self.folder / 'leases.db'}", create=False)
         try:
-            return list(store.list(SHARD_LEASE, Namespace("test", stream)))
+            return list(store.list(SHARD_LEASE, Namespace(app_name, stream)))
         finally:
             store.close()
 

@@ -27,24 +27,30 @@ RUN = [
     instance("batch.read", 5, 9),
     instance("batch.freeze", 10, 11),
     instance("batch.work", 12, 19),
-    instance("batch.report", 22, 22, state="skipped", start_date=None),
+    instance("batch.report", 23, 24),
 ]
 
 
 def test_overhead_is_all_but_the_work_and_read_tasks_count_once() -> None:
     times = times_of(RUN)
-    assert times.total == 22
-    assert times.overhead == 15
+    assert times.total == 24
+    assert times.overhead == 17
     assert list(times.tasks.items()) == [
         ("batch.claim", 2),
         ("batch.read", 6),
         ("batch.freeze", 1),
         ("batch.work", 7),
         ("batch.commit", 2),
+        ("batch.report", 1),
     ]
-    assert times.between == 4
+    assert times.between == 5
 
 
 def test_a_run_with_a_retried_task_measures_nothing() -> None:
     with pytest.raises(RuntimeError, match=r"batch\.claim was tried 2 times"):
         times_of([instance("batch.claim", 0, 2, try_number=2)])
+
+
+def test_a_run_with_a_skipped_task_measures_nothing() -> None:
+    with pytest.raises(RuntimeError, match=r"batch\.work is skipped"):
+        times_of([instance("batch.work", 2, 2, state="skipped", start_date=None)])

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
+from hashlib import sha256
 from urllib.parse import quote, unquote
 
 MODES = ("incremental", "interval")
+#: Most characters of a scope, in every store.
+LONGEST_SCOPE = 768
 
 
 #: How the text begins that stands as owner on leases while a reset has them.
@@ -57,5 +60,10 @@ class Owner:
 
     @property
     def scope(self) -> str:
-        """The lease scope: empty for live leases, the run for an interval's side leases."""
-        return "" if self.mode == "incremental" else str(self)
+        """The lease scope: empty for live leases, the run for an interval's side leases. A text that no key has room
+        for (names beyond ASCII take six characters a letter) is told by its beginning and its hash."""
+        text = "" if self.mode == "incremental" else str(self)
+        if len(text) <= LONGEST_SCOPE:
+            return text
+        digest = sha256(text.encode()).hexdigest()
+        return "{}~{}".format(text[: LONGEST_SCOPE - len(digest) - 1], digest)

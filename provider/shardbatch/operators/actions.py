@@ -17,8 +17,8 @@ from shardbatch.hooks.actions import Actions
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
+from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
-from shardbatch.operators.step import final_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

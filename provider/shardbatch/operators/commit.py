@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, BaseOperator
 
 from shardbatch.core.start import Work
-from shardbatch.errors import GapFound, ShardsFailed, WorkFailed
+from shardbatch.errors import GapFound, ShardbatchError, ShardsFailed, WorkFailed
 from shardbatch.hooks.liveness import TASK_FINAL, task_states
 from shardbatch.operators.end_record import works_of
-from shardbatch.operators.step import Step, final_errors
+from shardbatch.operators.failure import final_errors
+from shardbatch.operators.step import Step
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -27,6 +28,8 @@ DUE = "shardbatch_event"
 NAMED_POSITIONS = 20
 #: Most characters of one problem in the output.
 LONGEST_PROBLEM = 1500
+#: What each kind of problem is raised as.
+PROBLEMS: dict[str, type[ShardbatchError]] = {"shards": ShardsFailed, "gap": GapFound}
 
 
 class CommitOperator(Step):
@@ -167,26 +170,32 @@ class CommitOperator(Step):
 
 
 class ReportOperator(BaseOperator):
-    """Fails, so that the run does: for what must be seen although the batch was committed.
+    """Fails, so that the run does, for what must be seen although the batch was committed; else it is a success.
 
-    Mapped over commit's output: no problem, no task.
+    It stands after commit, and nothing after it.
 
-    :param kind: ``shards`` or ``gap``.
-    :param text: what happened.
+    :param problems: commit's output.
     """
 
-    template_fields: Sequence[str] = ("kind", "text")
+    template_fields: Sequence[str] = ("problems",)
     ui_color = "#f9e3d3"
 
-    def __init__(self, *, kind: str, text: str, map_index_template: str = "{{ task.kind }}", **kwargs: Any) -> None:
-        super().__init__(map_index_template=map_index_template, **kwargs)
-        self.kind = kind
-        self.text = text
+    def __init__(self, *, problems: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.problems = problems
 
     def execute(self, context: Context) -> None:
-        """Fail."""
+        """Fail for each problem at once, or do nothing."""
         with final_errors():
-            raise {"gap": GapFound, "shards": ShardsFailed}[self.kind](self.text)
+            if self.problems is None:
+                raise WorkFailed(
+                    "Commit has left no outcome: it was marked success by hand, and has decided nothing.",
+                    remedy="Clear it with its downstream tasks; else the next run takes the batch over.",
+                )
+            errors = [PROBLEMS[problem["kind"]](problem["text"]) for problem in self.problems]
+            if errors:
+                raise type(errors[0])(" ".join(str(error) for error in errors), remedy="")
+        self.log.info("Every shard was read, and none waits behind a gap.")
 
 
 class _Event:

@@ -19,8 +19,8 @@ from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
+from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import renderer
-from shardbatch.operators.step import final_errors
 
 log = logging.getLogger("shardbatch")
 

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import DownstreamTasksSkipped
 from shardbatch.errors import ReplayRefused
 from shardbatch.hooks.leftovers import LeftOvers, working_in
 from shardbatch.hooks.liveness import TASK_FINAL, instances, task_states
+from shardbatch.operators.rendering import as_text
 from shardbatch.operators.step import Step
 
 if TYPE_CHECKING:
@@ -66,10 +67,8 @@ class FreezeOperator(Step):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The same as environment variables, whose values are texts also where a DAG renders native objects."""
-        native = self.has_dag() and self.dag.render_template_as_native_obj
-        form = '{{{{ "\'" ~ ({}) ~ "\'" }}}}' if native else "{{{{ {} }}}}"
-        return {f"SHARDBATCH_{name.upper()}": form.format(value) for name, value in self._handover().items()}
+        """The same as environment variables, whose values are texts also where native objects are rendered."""
+        return {f"SHARDBATCH_{name.upper()}": as_text(value) for name, value in self._handover().items()}
 
     def _handover(self) -> dict[str, str]:
         """What is handed over, as expressions of Jinja."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.limits import time_to_read
+from shardbatch.operators.rendering import as_text
 from shardbatch.operators.step import Step
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 #: Shards that a task names in its output; its log names all.
 NAMED_ERRORS = 10
 LONGEST_ERROR = 200
+#: How Airflow shows an instance.
+LABEL = as_text("task.entry['label']")
 
 
 class ReadOperator(Step):
@@ -37,9 +40,7 @@ class ReadOperator(Step):
 
     template_fields: Sequence[str] = (*Step.template_fields, "entry")
 
-    def __init__(
-        self, *, entry: Mapping[str, str], map_index_template: str = "{{ task.entry['label'] }}", **kwargs: Any
-    ) -> None:
+    def __init__(self, *, entry: Mapping[str, str], map_index_template: str = LABEL, **kwargs: Any) -> None:
         super().__init__(map_index_template=map_index_template, **kwargs)
         self.entry = entry
         self._stop: threading.Event | None = None

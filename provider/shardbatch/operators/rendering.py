@@ -12,15 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.definitions.context import render_template_to_string
-from airflow.sdk.exceptions import AirflowFailException
 
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import DynamoDBLeases, SQLLeases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
+from shardbatch.operators.failure import final
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+
+def as_text(expression: str) -> str:
+    """A template of an expression that renders to its text, also where a DAG or a task renders native objects, which
+    would make a number of ``2026``."""
+    # Only a native environment makes a number of a captured 1. There, what is rendered is read as a Python literal.
+    return f"{{% set n %}}1{{% endset %}}{{{{ '%r' % (({expression}) ~ '') if n is number else ({expression}) }}}}"
 
 
 def place(task: BaseOperator) -> str:
@@ -63,5 +70,5 @@ class RendersOnce(BaseOperator):
             try:
                 return content.rendered(renderer(self, context))
             except ConfigurationError as error:
-                raise AirflowFailException(f"{place(self)}: {error}") from error
+                raise final(error, f"{place(self)}: {error}") from None
         return super().render_template(content, context, jinja_env, seen_oids)

@@ -13,8 +13,8 @@ from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.replay import order_replay
 from shardbatch.hooks.settings import chosen_leases
 from shardbatch.hooks.streams import KinesisStream
+from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
-from shardbatch.operators.step import final_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -19,8 +19,8 @@ from shardbatch.hooks.spark import Submission
 from shardbatch.hooks.spark_end import Worked, job_failed
 from shardbatch.hooks.spark_output import Output, listen
 from shardbatch.operators.end_record import Bound, record_ends, work_of
+from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import place, renderer
-from shardbatch.operators.step import final_errors
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook

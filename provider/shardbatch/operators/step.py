@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claim, read, freeze and commit have in common: their application, and how their errors end a task."""
+"""What claim, read, freeze and commit have in common: their application."""
 
 from __future__ import annotations
 
@@ -7,35 +7,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies
-from shardbatch.errors import ConfigurationError, ShardbatchError
+from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
+from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from shardbatch.hooks.steps import Steps
-
-
-@contextmanager
-def final_errors() -> Iterator[None]:
-    """Ends the task without a retry when trying again cannot help.
-
-    :raises AirflowFailException: instead of an error that is not retryable, with its text.
-    """
-    try:
-        yield
-    except ShardbatchError as error:
-        if error.retryable:
-            raise
-        raise AirflowFailException(str(error)) from error
 
 
 class Step(RendersOnce):
@@ -72,6 +57,8 @@ class Step(RendersOnce):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        # The steps hand their outputs to each other as XComs, each whole, whatever default_args say for other tasks.
+        self.do_xcom_push, self.multiple_outputs = True, False
         self.app_name = app_name
         self.stream = stream
         self.leases = leases

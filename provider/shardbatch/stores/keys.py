@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from shardbatch.core.owner import LONGEST_SCOPE
 from shardbatch.core.rows import Key
 from shardbatch.errors import StoreError
 
 #: Characters of each key column; any other has ``OTHER``. As bytes of a MySQL index (four a character, one for the
 #: scope, which is ASCII) they add up to 3,060 of the 3,072 that InnoDB allows.
-LENGTHS = {"app_name": 128, "stream_name": 255, "scope": 768}
+LENGTHS = {"app_name": 128, "stream_name": 255, "scope": LONGEST_SCOPE}
 OTHER = 190
 
 
@@ -28,5 +29,5 @@ def check(key: Key) -> None:
                 "The {} of a {} row has {} characters; it may have {}{}.".format(
                     name, key.table.name, len(value), length(name), ", ASCII only" if name == "scope" else ""
                 ),
-                remedy="Choose shorter names (for a scope: of the DAG, its run and its group).",
+                remedy="Choose a shorter name.",
             )

@@ -124,7 +124,7 @@ def test_the_next_run_finishes_the_same_batch(
     airflow: Deployment, failed: Ran, resumed: Ran, sent: dict[str, list[str]], name: str
 ) -> None:
     _, expected = SHAPES[name]
-    ours = {"claim": "success", "read": "skipped", "freeze": "success", "commit": "success", "report": "skipped"}
+    ours = {"claim": "success", "read": "skipped", "freeze": "success", "commit": "success", "report": "success"}
     assert resumed.tasks[name] == {**ours, **expected}
     assert resumed.ended[name] == "success"
     batch_ids = {airflow.xcom(name, ran.runs[name], "freeze", "batch_id") for ran in (failed, resumed)}
@@ -148,7 +148,7 @@ def test_an_empty_batch_skips_the_work_of_any_shape(airflow: Deployment, resumed
     for name, run_id in runs.items():
         states = airflow.states(name, run_id)
         ours = {task: states.pop(task) for task in ("claim", "read[0]", "freeze", "commit", "report")}
-        assert ours == {**dict.fromkeys(ours, "success"), "report": "skipped"}, name
+        assert set(ours.values()) == {"success"}, name
         assert set(states.values()) == {"skipped"}, name
 
 

@@ -97,7 +97,8 @@ def gesture_mark_failed(scene: Scene) -> None:
 
 def gesture_mark_commit(scene: Scene) -> None:
     scene.fail("p")
-    scene.mark("p", "commit", "success")
+    assert scene.mark("p", "commit", "success") == "failed"
+    assert "marked success by hand, and has decided nothing" in scene.log("p", "report")
     assert scene.unmoved()
     assert scene.batch().state.value == "FROZEN"
     assert scene.airflow.events(scene.name) == []

@@ -128,7 +128,7 @@ def test_the_operator_starts_the_run_and_a_second_try_the_same_one(leases: SQLLe
 def test_a_batch_that_cannot_be_replayed_fails_the_task_for_good(leases: SQLLeases) -> None:
     with pytest.raises(AirflowFailException, match="b2 is FROZEN") as raised:
         execute(leases, "b2")
-    assert isinstance(raised.value.__cause__, ReplayRefused)
+    assert type(raised.value).__name__ == ReplayRefused.__name__
 
 
 def test_without_a_lease_store_the_dag_file_is_wrong() -> None:

@@ -87,7 +87,7 @@ def test_what_fails_a_run_after_its_commit_stands_beside_the_group() -> None:
         outer >> EmptyOperator(task_id="at_last")
     report = round_trip(made).get_task("outer.orders.report")
     assert (report.upstream_task_ids, report.downstream_task_ids) == ({"outer.orders.commit"}, set())
-    assert (report.trigger_rule, report.pool, report.retries) == ("all_success", "small", 0)
+    assert (report.trigger_rule, report.pool, report.retries) == ("all_success", "small", 3)
     for name in ("after", "at_last"):
         assert made.get_task(name).upstream_task_ids == {"outer.orders.commit"}
 
@@ -229,24 +229,41 @@ def test_a_setup_or_teardown_that_is_given_the_batch_is_refused() -> None:
     assert "'orders.prepare' is a setup or teardown" in refused(build)
 
 
-@pytest.mark.parametrize("native", [False, True])
-def test_the_environment_is_texts_also_where_a_dag_renders_native_objects(native: bool) -> None:
-    with dag(render_template_as_native_obj=native) as made, group() as batch:
-        work = BashOperator(task_id="work", bash_command="true", env=batch.environment)
+@pytest.mark.parametrize("of_task", [None, False, True])
+@pytest.mark.parametrize("of_dag", [False, True])
+def test_what_is_handed_over_is_texts_also_where_native_objects_are_rendered(
+    of_dag: bool, of_task: bool | None
+) -> None:
+    with dag(render_template_as_native_obj=of_dag) as made, group() as batch:
+        fields = {"env": batch.environment, "bash_command": "true", "append_env": True}
+        task = BashOperator(task_id="work", render_template_as_native_obj=of_task, **fields)
+        words = BashOperator(task_id="words", bash_command=batch.args, render_template_as_native_obj=of_task)
+    pulled = {"manifest_uri": 'file:///o\'neil/"{é}"/m.json', "attempt": 1, "manifest_digest": "1e5"}
     ti = SimpleNamespace(
-        id=UUID(int=7),
-        task_id="orders.work",
-        map_index=-1,
-        xcom_pull=lambda task_ids, key: {"attempt": 1}.get(key, key),
+        id=UUID(int=7), task_id="12345", map_index=-1, xcom_pull=lambda task_ids, key: pulled[key], task=task
     )
-    rendered = work.render_template(batch.environment, {"ti": ti}, made.get_template_env())
-    assert rendered == {
-        "SHARDBATCH_MANIFEST": "manifest_uri",
-        "SHARDBATCH_ATTEMPT": "1",
-        "SHARDBATCH_DIGEST": "manifest_digest",
-        "SHARDBATCH_WORK": "orders.work",
-        "SHARDBATCH_TOKEN": str(UUID(int=7)),
+    expected = {
+        "manifest": pulled["manifest_uri"],
+        "attempt": "1",
+        "digest": "1e5",
+        "work": "12345",
+        "token": str(UUID(int=7)),
     }
+    context = {"ti": ti, "task": task}
+    rendered = task.render_template(task.env, context, task.get_template_env(made))
+    assert rendered == {f"SHARDBATCH_{name.upper()}": value for name, value in expected.items()}
+    rendered = words.render_template(batch.args, context, words.get_template_env(made))
+    assert rendered == [f"--shardbatch-{name}={value}" for name, value in expected.items()]
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("label", ["2026", "1e5", "shardId-000000000001", "2 shards", "it's", "{'a': 1}", "None"])
+def test_the_label_of_a_read_is_a_text(native: bool, label: str) -> None:
+    with dag(render_template_as_native_obj=native) as made, group():
+        EmptyOperator(task_id="work")
+    task = made.get_task("orders.read").unmap({"entry": {"group": "g", "label": label}})
+    # As Airflow's task runner does it, before and after the work.
+    assert made.get_template_env().from_string(task.map_index_template).render({"task": task}) == label
 
 
 def test_a_branch_on_the_number_of_records_is_not_given_the_batch() -> None:

@@ -15,11 +15,12 @@ from shardbatch.core.interval_output import IntervalOutput
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.position import LATEST, SHARD_END, TRIM_HORIZON, Position, after
-from shardbatch.core.rows import TABLES, Namespace
+from shardbatch.core.rows import SHARD_LEASE, TABLES, Key, Namespace
 from shardbatch.core.shard import HashRange, Shard
 from shardbatch.core.slice import Gap, LandedFile, Oddities, Slice
 from shardbatch.core.start import Start
 from shardbatch.errors import ProtocolError
+from shardbatch.stores.keys import check
 
 NAMESPACE = Namespace("etl", "orders")
 SLICE = Slice(
@@ -193,6 +194,32 @@ def test_an_owner_survives_its_text() -> None:
     assert owner.scope == str(owner)
     assert Owner("d", "d", "r", "g").scope == ""
     assert Owner.parse("somebody") is None
+
+
+@pytest.mark.parametrize("mode", ["incremental", "interval"])
+@pytest.mark.parametrize(
+    ("dag_id", "run_id", "group_id"),
+    [
+        ("отчёт", "ручной запуск/1%20", "группа.поток"),
+        ("d", "manual__2026-11-28T00:00:00+00:00", "g"),
+        ("d", " 100% /../ ", "%2F"),
+        ("заказы_" * 35, "manual__2026-11-28T00:00:00+00:00", "поток." * 30),
+        ("日" * 250, "\U0001f600", "g"),
+    ],
+)
+def test_an_owner_of_any_names_survives_its_text_and_has_a_scope_of_its_own(
+    dag_id: str, run_id: str, group_id: str, mode: str
+) -> None:
+    owner = Owner("prod", dag_id, run_id, group_id, mode)
+    assert Owner.parse(str(owner)) == owner
+    assert str(owner).isascii()
+    others = [replace(owner, run_id=run_id + end) for end in ("a", "b")]
+    if mode == "incremental":
+        assert owner.scope == ""
+        return
+    assert len({each.scope for each in [owner, *others]}) == 3
+    for each in [owner, *others]:
+        check(Key(SHARD_LEASE, Namespace("etl", "orders"), (each.scope, "s")))  # every store has room for it
 
 
 @pytest.mark.parametrize("name", ["a/b", "", " a", "a\n"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -45,8 +46,25 @@ def after(outcome: object) -> None:
     print("AFTER", outcome)
 
 
-def make(name: str, *, stream: KinesisStream | None = None, staging: str = "staging", **changes: object) -> DAG:
-    with DAG(name, schedule=None, params=batch_params("batch"), max_active_runs=4, default_args=QUICK) as dag:
+def make(
+    name: str,
+    *,
+    dag_id: str | None = None,
+    stream: KinesisStream | None = None,
+    staging: str = "staging",
+    app_name: str = "test",
+    default_args: Mapping[str, object] = QUICK,
+    native: bool = False,
+    **changes: object,
+) -> DAG:
+    with DAG(
+        dag_id or name,
+        schedule=None,
+        params=batch_params("batch"),
+        max_active_runs=4,
+        default_args=dict(default_args),
+        render_template_as_native_obj=native,
+    ) as dag:
         arguments = {
             "policy": Policies(sink="own"),
             "claim": ClaimOptions(read_tasks=2),
@@ -55,7 +73,7 @@ def make(name: str, *, stream: KinesisStream | None = None, staging: str = "stag
         }
         with StreamBatch(
             "batch",
-            app_name="test",
+            app_name=app_name,
             stream=stream or KinesisStream(name, aws_conn_id="aws_local"),
             leases=SQLLeases("leases_local"),
             staging=Staging(str(FOLDER / staging)),
@@ -66,8 +84,22 @@ def make(name: str, *, stream: KinesisStream | None = None, staging: str = "stag
     return dag
 
 
-for each in ("whole", "failing", "replayed", "events", "isolated", "killed", "stopped", "shapes", "interval"):
+for each in ("failing", "replayed", "events", "isolated", "stopped", "shapes"):
     globals()[each] = make(each)
+killed = make("killed", native=True, app_name="{{ '2026' }}")  # which renders to a number for other tasks
+whole = make(  # what is meant for other tasks, and one slot for all reads
+    "whole",
+    native=True,
+    default_args={
+        **QUICK,
+        "do_xcom_push": False,
+        "trigger_rule": "all_success",
+        "max_active_tis_per_dagrun": 1,
+        "map_index_template": "{{ ti.task_id }}",
+    },
+)
+# As long as a folder's name of Airflow's logs may be, and in the rows three times as long.
+interval = make("interval", dag_id="интервал" * 14)
 # The label of a read task with thousands of shards, and what is pushed.
 many = make("many", claim=ClaimOptions(read_tasks=16), limits=ReadLimits(concurrency=32))
 no_stream = make("no_stream", stream=KinesisStream("nowhere", aws_conn_id="aws_local"))
