@@ -23,6 +23,7 @@ SECTIONS: dict[str, tuple[str, str]] = {
     "ConnectionUnknown": ("connections", "connections.md#when-a-connection-cannot-be-had"),
     "UnsupportedSchema": ("upgrade", "upgrade.md"),
     "StreamRecreated": ("the stream was recreated", "operations.md#the-stream-was-recreated"),
+    "ApplicationUnknown": ("the applications of a store", "cli.md#list"),
     "ApplicationTaken": (
         "another DAG claims this application",
         "operations.md#applicationtaken-another-dag-claims-this-application",
@@ -54,6 +55,7 @@ SECTIONS: dict[str, tuple[str, str]] = {
         "commit does not know what counts",
         "operations.md#nothingfinished-commit-does-not-know-what-counts",
     ),
+    "JobFailed": ("Spark fails for ever", "operations.md#spark-fails-for-ever"),
     "WorkFailed": ("Spark fails for ever", "operations.md#spark-fails-for-ever"),
     "ReplayRefused": ("replay", "operations.md#the-transform-was-wrong-replay"),
     "WorkersAlive": ("what is refused", "migrate-from-kcl.md#what-is-refused"),
