@@ -81,10 +81,10 @@ def require_files(consumer: Consumer, batch: Batch) -> None:
         )
 
 
-def take_over(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended, *, held_before: bool) -> Batch:
+def take_over(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended, claim: str = "") -> Batch:
     """B10: open a replay attempt of a committed batch, whose owner is this run from now on.
 
-    :param held_before: this run had the batch already: then another that has it since is not robbed of it.
+    :param claim: the run's claim: if the run had the batch behind it already, another that has it since is not robbed.
     :raises ReplayRefused: if its owner is at work.
     :raises LeaseLost: if this run had it, and another has it now.
     """
@@ -92,13 +92,13 @@ def take_over(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended, *, h
     while True:
         require_committed(current)
         if current.owner == me:
-            return open_next(consumer, owner, current, ended)
-        if held_before:
+            return open_next(consumer, owner, current, ended, claim)
+        if claim in current.claims:
             raise lost(current)
         _require_over(consumer, current)
         found = current if ended(current) else wait_for_end(consumer, current)
         if found.row_count == current.row_count:
-            opened = batches.open_replay(current, me, consumer.now_ms())
+            opened = batches.open_replay(current, me, consumer.now_ms(), claim)
             if consumer.store.replace(current, opened):
                 consumer.landing.note_attempt(opened.namespace, opened.batch_id, opened.attempt)
                 return opened

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 #: Shards that are named as waiting because of a gap; their number is given beside them.
 NAMED_SHARDS = 20
-#: Where a freeze notes its batch in its task's state store.
-FROZEN = "shardbatch_batch"
 
 
 class FreezeOperator(Step):
@@ -87,14 +85,15 @@ class FreezeOperator(Step):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Freeze; what was frozen."""
-        memory = context.get("task_state_store")
         with self.open(context) as steps:
             ti = context["ti"]
             frozen = steps.freeze(
-                self.handed or None, self._known(memory), self._left_overs(ti), partial(self._require_commit, ti)
+                self.handed or None,
+                str(self.claim_id or ""),
+                self._left_overs(ti),
+                partial(self._require_commit, ti),
+                first=ti.try_number == 1,
             )
-        if memory is not None and frozen.batch_id is not None:
-            memory.set(FROZEN, {"batch_id": frozen.batch_id, "claim_id": self.claim_id})
         outputs = outputs_of(frozen)
         for key, value in outputs.items():
             context["ti"].xcom_push(key=key, value=value)
@@ -122,13 +121,6 @@ class FreezeOperator(Step):
     def _left_overs(self, ti: Any) -> LeftOvers:
         tasks = self.dag.task_dict if self.has_dag() else {}
         return LeftOvers(tasks, working_in(ti.dag_id, ti.run_id), self.log.info)
-
-    def _known(self, memory: Any) -> str | None:
-        """The batch that this task froze before, if claim has not run since: then it must still be this run's."""
-        note = memory.get(FROZEN) if memory is not None else None
-        if not isinstance(note, dict) or not self.claim_id or note["claim_id"] != self.claim_id:
-            return None
-        return str(note["batch_id"])
 
 
 def outputs_of(frozen: Frozen) -> dict[str, Any]:
