@@ -156,18 +156,16 @@ def send_event(consumer: Consumer, owner: Owner, batch_id: str, clearing: str, i
     :raises LeaseLost: if the batch has no row any more.
     """
 
-    def change(batch: Batch) -> Batch:
-        sends = batch.owner == str(owner) and batch.event is not None
-        if sends and batch.event not in (DUE, clearing):
-            sends = not is_out(batch.event_ms or 0)
-        return batches.send_event(batch, clearing, consumer.now_ms()) if sends else batch
-
-    seen = expect_batch(consumer, batch_id)
-    while (changed := change(seen)) is not seen:
-        if consumer.store.replace(seen, changed):
+    while True:
+        batch = expect_batch(consumer, batch_id)
+        if batch.state is not BatchState.COMMITTED:
+            continue  # it is, so that answer was an old one
+        if batch.owner != str(owner) or batch.event is None:
+            return False
+        if batch.event not in (DUE, clearing) and is_out(batch.event_ms or 0):
+            return False
+        if consumer.store.replace(batch, batches.send_event(batch, clearing, consumer.now_ms())):
             return True
-        seen = expect_batch(consumer, batch_id)
-    return False
 
 
 def _say_how_to_read(consumer: Consumer, batch: Batch) -> None:

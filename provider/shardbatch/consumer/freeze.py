@@ -25,6 +25,7 @@ from shardbatch.consumer.staging_place import require_batch_here, require_slices
 from shardbatch.core import lease as leases
 from shardbatch.core.batch import LONGEST_NOTE, Batch, BatchState
 from shardbatch.core.lease import Lease
+from shardbatch.core.looks import Looks
 from shardbatch.core.manifest import Manifest, ShardSlice, digest, totals_of
 from shardbatch.core.owner import Owner
 from shardbatch.core.planner import complete_lineage
@@ -68,6 +69,7 @@ def freeze(
     claim: str = "",
     first: bool = False,
     may_replay: Callable[[Batch], None] = lambda batch: None,
+    looks: Looks | None = None,
 ) -> Frozen:
     """Freeze this owner's slices, or open the next attempt of its batch, or take over the one it was told to replay.
 
@@ -75,9 +77,11 @@ def freeze(
     behind, so that nothing has to be waited for. ``claim`` names the claim behind which this freeze runs, empty if that
     is not known; it stands on the row, so that a freeze which runs again tells a batch that went to another owner from
     nothing to do. ``first``: no freeze ran behind this claim before, so the rows need not be searched for one.
-    ``may_replay`` is asked before a committed batch is opened again, and raises if nothing would follow.
+    ``may_replay`` is asked before a committed batch is opened again, and raises if nothing would follow. ``looks`` is
+    what earlier passes saw, for a caller that can come back.
 
     :raises LeaseLost: if the handed batch, or the one that was frozen behind this claim, went to another owner.
+    :raises LookAgain: if it has to see whether the owner of the batch to replay lives, and its caller can come back.
     :raises ReplayRefused: if the owner of the batch to replay is at work, or a later run read its interval again.
     :raises SlicesGone: if files of a batch to replay are not in staging any more.
     :raises StagingMoved: if the slices, or the batch, stand in another staging folder than this run's.
@@ -89,7 +93,10 @@ def freeze(
     consumer.require_version()
     for _ in range(MOST_ROUNDS):
         if consumer.replay is not None:
-            return _replay(consumer, owner, ended, claim, may_replay)
+            told = find_committed(consumer.store, consumer.namespace, consumer.replay)
+            may_replay(told)
+            shards = _require_content(consumer, told)
+            return _opened(consumer, take_over(consumer, owner, told, ended, claim, looks), shards)
         if handed is not None:
             return _reopen(consumer, owner, expect_batch(consumer, handed), ended, claim, may_replay)
         held = consumer.leases(lease_owner=me)
@@ -131,13 +138,6 @@ def _reopen(
         may_replay(batch)
     shards = _require_content(consumer, batch)
     return _opened(consumer, open_next(consumer, owner, batch, ended, claim), shards)
-
-
-def _replay(consumer: Consumer, owner: Owner, ended: Ended, claim: str, may_replay: Callable[[Batch], None]) -> Frozen:
-    batch = find_committed(consumer.store, consumer.namespace, consumer.replay or "")
-    may_replay(batch)
-    shards = _require_content(consumer, batch)
-    return _opened(consumer, take_over(consumer, owner, batch, ended, claim), shards)
 
 
 def _require_content(consumer: Consumer, batch: Batch) -> int:

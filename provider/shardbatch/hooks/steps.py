@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from shardbatch.consumer import Claim, Committed, Consumer, Ended, Frozen, Landed
     from shardbatch.core.batch import Batch
+    from shardbatch.core.looks import Looks
     from shardbatch.core.owner import Owner
     from shardbatch.core.start import Work
 
@@ -25,11 +26,15 @@ class Steps:
     consumer: Consumer
     owner: Owner
 
-    def claim(self) -> Claim:
-        """Find this run's work."""
+    def claim(self, looks: Looks | None = None) -> Claim:
+        """Find this run's work.
+
+        :param looks: what earlier passes of this claim saw, for a caller that can come back; default: it cannot.
+        :raises LookAgain: if it has to.
+        """
         from shardbatch.consumer import claim, end_reading
 
-        claimed = claim(self.consumer, self.owner)
+        claimed = claim(self.consumer, self.owner, looks)
         end_reading(self.consumer, self.owner)
         return claimed
 
@@ -51,6 +56,7 @@ class Steps:
         may_replay: Callable[[Batch], None] | None = None,
         *,
         first: bool = False,
+        looks: Looks | None = None,
     ) -> Frozen:
         """Freeze what was landed, or open the next attempt of this run's batch.
 
@@ -59,6 +65,8 @@ class Steps:
         :param ended: ends what the batch's last attempt left behind; default: its end is waited for.
         :param may_replay: raises if an attempt of a committed batch would lead to nothing.
         :param first: no freeze ran behind this claim before.
+        :param looks: what earlier passes saw, for a caller that can come back; default: it cannot.
+        :raises LookAgain: if it has to.
         :raises LeaseLost: also if a batch that was frozen behind this claim went to another run meanwhile.
         """
         from shardbatch.consumer import freeze, nothing_ended
@@ -70,6 +78,7 @@ class Steps:
             ended or nothing_ended,
             claim=claim,
             first=first,
+            looks=looks,
             may_replay=may_replay or (lambda batch: None),
         )
 

@@ -12,19 +12,20 @@ from airflow.sdk.exceptions import DownstreamTasksSkipped
 from shardbatch.errors import ReplayRefused
 from shardbatch.hooks.leftovers import LeftOvers, working_in
 from shardbatch.hooks.liveness import TASK_FINAL, instances, task_states
-from shardbatch.operators.step import Step
+from shardbatch.operators.come_back import ComesBack
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from shardbatch.core.batch import Batch
+    from shardbatch.core.looks import Looks
     from shardbatch.hooks.steps import Frozen
 
 #: Shards that are named as waiting because of a gap; their number is given beside them.
 NAMED_SHARDS = 20
 
 
-class FreezeOperator(Step):
+class FreezeOperator(ComesBack):
     """Freezes what the read tasks landed, or opens the next attempt of the batch that this run has already.
 
     Its outputs, each an XCom of its own: ``batch_id``, ``attempt``, ``manifest_uri``, ``manifest_digest``,
@@ -39,7 +40,7 @@ class FreezeOperator(Step):
         to run again too, since nothing would show what the work writes.
     """
 
-    template_fields: Sequence[str] = (*Step.template_fields, "handed", "claim_id")
+    template_fields: Sequence[str] = (*ComesBack.template_fields, "handed", "claim_id")
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class FreezeOperator(Step):
             "token": "ti.id",
         }
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def step(self, context: Context, looks: Looks | None) -> dict[str, Any]:
         """Freeze; what was frozen."""
         with self.open(context) as steps:
             ti = context["ti"]
@@ -93,6 +94,7 @@ class FreezeOperator(Step):
                 self._left_overs(ti),
                 partial(self._require_commit, ti),
                 first=ti.try_number == 1,
+                looks=looks,
             )
         outputs = outputs_of(frozen)
         for key, value in outputs.items():

@@ -96,3 +96,20 @@ def test_a_replay_owes_none(rig: Rig) -> None:
     rig.work(frozen)
     assert rig.commit("r1", Frozen(batch_id=batch_id, attempt=frozen.attempt)).replayed
     assert not sends(rig, batch_id, "r1/1", out=True)
+
+
+def test_an_old_answer_of_the_store_does_not_pass_for_a_batch_without_an_event(rig: Rig) -> None:
+    """Whoever asks has seen it committed."""
+    rig.stream.put("a")
+    rig.land("r1", rig.claim("r1"))
+    frozen = rig.freeze("r1")
+    (before,) = rig.batches()
+    rig.work(frozen)
+    rig.commit("r1", frozen)
+    answers: list[Any] = [before]
+
+    class Old(MemoryStore):
+        def get(self, key: Any) -> Any:
+            return answers.pop() if answers else super().get(key)
+
+    assert sends(rig, before.batch_id, "r1/0", store=Old(rig.store.memory))  # type: ignore[attr-defined]

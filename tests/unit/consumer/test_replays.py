@@ -12,6 +12,7 @@ import pytest
 from shardbatch.consumer import Claim, Frozen, Outcome
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.looks import LookAgain, Looks
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Verdict
 from shardbatch.core.rows import BATCH, Key, Namespace
@@ -151,6 +152,23 @@ def test_an_owner_of_another_deployment_must_show_no_life(rig: Rig) -> None:
     assert (frozen.attempt, frozen.replay) == (2, True)
     assert rig.time.ms - began >= 300_000
     assert any("nothing of here/dag/r1" in line for line in rig.said)
+
+
+@pytest.mark.parametrize("alive", [False, True])
+def test_a_freeze_that_can_come_back_looks_twice_instead_of_watching(rig: Rig, alive: bool) -> None:
+    batch_id = committed(rig)
+    rig.verdicts[str(rig.owner("r1"))] = Verdict.GONE
+    steps, before, began = Steps(rig.consumer(replay=batch_id), rig.owner("again")), row(rig, batch_id), rig.time.ms
+    with pytest.raises(LookAgain) as caught:
+        steps.freeze(batch_id, "its claim", looks=Looks())
+    assert (caught.value.seconds, row(rig, batch_id)) == (300, before)
+    if alive:
+        assert rig.store.replace(before, batches.heartbeat(before, 1, None))
+        with pytest.raises(ReplayRefused, match="not over"):
+            steps.freeze(batch_id, "its claim", looks=caught.value.looks)
+    else:
+        assert steps.freeze(batch_id, "its claim", looks=caught.value.looks).attempt == 2
+    assert rig.time.ms - began < 1000
 
 
 def test_an_owner_of_another_deployment_that_shows_life_keeps_its_batch(rig: Rig) -> None:
