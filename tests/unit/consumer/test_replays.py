@@ -27,6 +27,7 @@ from shardbatch.errors import (
 )
 from shardbatch.hooks.steps import Steps
 from shardbatch.stores.memory import MemoryStore
+from tests.support.markers import highest_markers
 from tests.support.mortal import Killed, MortalStore
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
@@ -79,8 +80,6 @@ def freeze_behind(rig: Rig, run: str, claim: str, **changes: Any) -> Frozen:
 
 def shown(rig: Rig) -> dict[str, int]:
     """What a reader of the output root goes by: for every batch the highest decision."""
-    from shardbatch.landing.layout import highest_markers
-
     names = [path.name for path in (rig.folder.parent / "out" / "_shardbatch").iterdir()]
     return {batch_id: decided for batch_id, (decided, _) in highest_markers(names).items()}
 
