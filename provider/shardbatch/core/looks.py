@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at rows twice without staying in between: what was seen, and how long ago at least (PROTOCOL E)."""
+"""Looking at rows twice without staying in between: what was seen, and how long ago at least (PROTOCOL R7)."""
 
 from __future__ import annotations
 
