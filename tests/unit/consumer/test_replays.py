@@ -321,16 +321,17 @@ def test_a_run_that_lost_its_batch_to_a_replay_is_refused_when_it_is_cleared(rig
 
 def test_of_two_replays_the_older_cleared_later_takes_nothing_back(rig: Rig) -> None:
     batch_id = committed(rig)
+    freeze_behind(rig, "one", "earlier claim of one", replay=batch_id)
     rig.work(freeze_behind(rig, "one", "claim of one", replay=batch_id))
     rig.over("one")
     replay(rig, "two", batch_id)
     before = row(rig, batch_id)
-    assert (before.owner, before.decided) == (str(rig.owner("two")), 3)
+    assert (before.owner, before.decided) == (str(rig.owner("two")), 4)
     with pytest.raises(LeaseLost, match="here/dag/two"):  # its work was cleared
         freeze_behind(rig, "one", "claim of one", replay=batch_id)
     assert row(rig, batch_id) == before
-    assert replay(rig, "one", batch_id).decided == 4  # the whole run was cleared: it is told to replay once more
-    assert shown(rig) == {batch_id: 4}
+    assert replay(rig, "one", batch_id).decided == 5  # the whole run was cleared: it is told to replay once more
+    assert shown(rig) == {batch_id: 5}
 
 
 def test_a_replay_that_is_cleared_replays_again(rig: Rig) -> None:
