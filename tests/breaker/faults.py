@@ -228,6 +228,9 @@ class SteppedRoots:
     def place(self, root: str) -> str:
         return self._roots.place(root)
 
+    def folder(self, batch_id: str, start_id: str) -> str:
+        return self._roots.folder(batch_id, start_id)
+
     def look(self, root: str, folders: Sequence[str], app: str, *, shared: bool) -> None:
         called(self._process, partial(self._roots.look, shared=shared), root, folders, app)
         self._process.looked.add(self._roots.place(root))

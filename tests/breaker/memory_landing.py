@@ -15,6 +15,7 @@ from shardbatch.core.rows import Namespace
 from shardbatch.core.slice import LandedFile
 from shardbatch.core.start import Begun, EndRecord, Left, Start
 from shardbatch.errors import OutputTaken, StagingError
+from shardbatch.landing.layout import output_folder
 
 
 class MemoryWriter:
@@ -55,6 +56,9 @@ class MemoryRoots:
 
     def place(self, root: str) -> str:
         return root.rstrip("/")
+
+    def folder(self, batch_id: str, start_id: str) -> str:
+        return output_folder(batch_id, start_id)
 
     def look(self, root: str, folders: Sequence[str], app: str, *, shared: bool) -> None:
         place = self._reach(root)

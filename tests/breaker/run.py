@@ -22,8 +22,8 @@ class Run:
     """A DAG run: its state, its next task, and what its tasks answered.
 
     ``began_ms`` is when it started, or was cleared. ``red``: it fails after its commit. ``replay`` is the batch that it
-    was told to replay, ``known`` the one that it has frozen since its last claim. ``states`` are the works of its
-    block: ``none``, ``success`` or ``skipped``. ``begun`` counts the tries of each work.
+    was told to replay, ``known`` the one that it has frozen since its last claim, which ``claim_id`` names. ``states``
+    are the works of its block: ``none``, ``success`` or ``skipped``. ``begun`` counts the tries of each work.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Run:
     red: bool = False
     replay: str | None = None
     known: str | None = None
+    claim_id: str = ""
     states: dict[str, State] = field(default_factory=dict)
     begun: dict[str, int] = field(default_factory=dict)
 

@@ -11,18 +11,17 @@ from functools import partial
 from typing import Any
 
 from shardbatch.consumer import Claim, Consumer, Frozen, Outcome, claim, commit, freeze, land
-from shardbatch.consumer.attempt import expect_batch, lost
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
 from shardbatch.core.manifest import Manifest
-from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions, Outputs
 from shardbatch.core.ports import LeaseStore, Verdict
 from shardbatch.core.position import TRIM_HORIZON, Position
-from shardbatch.core.rows import INTERVAL, Key, Namespace, Row, Table
+from shardbatch.core.rows import BATCH, INTERVAL, Key, Namespace, Row, Table
 from shardbatch.core.start import Work
 from shardbatch.errors import LeaseLost, ProtocolError, ShardbatchError, WorkFailed
 from tests.breaker.applications import Cluster
+from tests.breaker.events import Events
 from tests.breaker.faults import Broken, SteppedLanding, SteppedSource, SteppedStore, asked
 from tests.breaker.memory_landing import MemoryLanding
 from tests.breaker.plans import Kind, Plans, runs
@@ -38,7 +37,7 @@ TRIES = 2
 FOREIGN = re.compile(r"[A-Za-z_]+: ")
 LEASE_DURATION = timedelta(seconds=60)
 ATTEMPT_GRACE = timedelta(seconds=30)
-Seen = tuple["Claim | None", "Frozen | None", "str | None", "str | None"]
+Seen = tuple["Claim | None", "Frozen | None", "str | None", str]
 
 
 @dataclass
@@ -91,6 +90,7 @@ class World:
         self.runs: list[Run] = []
         self.processes: list[Process] = []
         self.cluster = Cluster(self)
+        self.events = Events()
         self.rows: dict[Key, Row] = {}
         self.journal: list[Written] = []
         self.reachable = True
@@ -181,7 +181,7 @@ class World:
             if self.plans.kind(which) is Kind.BARE:
                 self._end_tries(run, which)
         try_number = run.begun.get(which, 0) if which else 0
-        seen = (run.claimed, run.frozen, which, run.known)
+        seen = (run.claimed, run.frozen, which, run.claim_id)
         skew_ms = (number * 7 % 21 - 10) * 60_000
         if task == "read":
             skew_ms, self.ahead_ms = skew_ms + self.ahead_ms, 0
@@ -196,7 +196,9 @@ class World:
         """The commit of what a batch's owner has decided already is cleared."""
 
         def body(process: Process) -> Any:
-            return commit(self.consumer(run, process, 0), run.owner, batch.batch_id, batch.decided)
+            consumer = self.consumer(run, process, 0)
+            done = commit(consumer, run.owner, batch.batch_id, batch.decided)
+            return self.events.come_to_send(process, consumer, run, done)
 
         process = Process(f"{run.name}.commit.{len(self.processes)}", run.name, "commit", body, run.owner)
         process.number, process.abandoned = len(self.processes), True
@@ -239,18 +241,20 @@ class World:
 
     def _body(self, run: Run, task: str, seen: Seen, skew_ms: int, try_number: int, process: Process) -> Any:
         consumer, owner = self.consumer(run, process, skew_ms), run.owner
-        claimed, frozen, group, known = seen
+        claimed, frozen, group, claim_id = seen
         if task == "claim":
             return claim(consumer, owner)
         if task == "read":
             assert group is not None
             return land(consumer, owner, group, run.began_ms + 1)
         if task == "freeze":
-            return self._freeze(process, consumer, owner, claimed.batch_id if claimed else None, known)
+            handed, ended = claimed.batch_id if claimed else None, partial(left_over, self, process)
+            return freeze(consumer, owner, handed, ended, claim=claim_id)
         assert frozen is not None
         if task == "work":
             return work(self, process, consumer, owner, frozen, try_number)
-        return commit(consumer, owner, frozen.batch_id, frozen.attempt, works=self._works(process, run, frozen))
+        done = commit(consumer, owner, frozen.batch_id, frozen.attempt, works=self._works(process, run, frozen))
+        return self.events.come_to_send(process, consumer, run, done)
 
     def _works(self, process: Process, run: Run, frozen: Frozen) -> list[Work]:
         """The works that have ended as a success, as commit asks Airflow for them; all of the block must have ended."""
@@ -265,16 +269,6 @@ class World:
         if not done:
             raise WorkFailed("No work succeeded.")
         return [Work(work, self.plans.given(work), runs(work)) for work in done]
-
-    def _freeze(
-        self, process: Process, consumer: Consumer, owner: Owner, handed: str | None, known: str | None
-    ) -> Frozen:
-        """As the freeze task does it, which knows from Airflow what it froze before."""
-        ended, held_before = partial(left_over, self, process), known is not None and known == consumer.replay
-        frozen = freeze(consumer, owner, handed, ended, held_before=held_before)
-        if frozen.batch_id is None and known is not None:
-            raise lost(expect_batch(consumer, known))
-        return frozen
 
     def settle(self, process: Process) -> None:
         """Airflow takes note of a task that has ended, and goes on with the run."""
@@ -313,7 +307,7 @@ class World:
     def _follow(self, run: Run, process: Process) -> None:
         if process.task == "claim":
             found: Claim = process.result
-            run.known = None
+            run.known, run.claim_id = None, process.name
             run.claimed, run.groups = found, [group.group for group in found.groups]
             run.task = "read" if run.groups else "freeze"
             if found.outcome in (Outcome.NOTHING, Outcome.HELD):
@@ -326,7 +320,8 @@ class World:
             run.red = run.red or bool(process.result.errors)
             run.task = "read" if run.groups else "freeze"
         elif process.task == "freeze":
-            run.frozen, run.known = process.result, process.result.batch_id or run.known
+            assert process.result.batch_id or not run.known, f"{process}: {run.known} is not its own any more"
+            run.frozen, run.known = process.result, process.result.batch_id
             run.red = run.red or bool(process.result.waiting)
             run.task = "work" if process.result.record_count and run.to_do else "commit"
         elif process.task == "work":
@@ -334,6 +329,9 @@ class World:
             ended = (run.frozen.batch_id, process.result) if run.frozen and process.result else None
             self._ended(run, process.work, "success", ended)  # type: ignore[arg-type]
         else:
+            done = process.result.batch_id
+            batch = self.rows.get(Key(BATCH, self.namespace, (process.scope, done))) if done is not None else None
+            self.events.ended_well(process, batch)  # type: ignore[arg-type]
             run.committed, run.state = process.result, "failed" if run.red else "success"
 
     def _ended(self, run: Run, work: str, state: str, ended: tuple[str, int] | None = None) -> None:

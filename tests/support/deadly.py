@@ -5,9 +5,9 @@ A DAG file gives its group leases and staging of this module. A test *arms* a pl
 first process of that DAG that comes there takes the file and is gone, its supervisor with it if the file says so.
 
 Places are `before-<write>` and `after-<write>` of the lease store's writes (`taken`, `landed`, `stamped`, `rolled`, …
-of a lease; `frozen`, `beaten`, `closed`, `decided`, … of a batch, and `named-task`, `named-client`, `named-standalone`,
-which tell a row what an application is called), `after-page` of a slice's writer, `end-of-<task>`, and those that the
-DAG's own work names by :meth:`Orders.at`.
+of a lease; `frozen`, `beaten`, `closed`, `decided`, `sent`, … of a batch, and `named-task`, `named-client`,
+`named-standalone`, which tell a row what an application is called), `after-page` of a slice's writer, `end-of-<task>`,
+and those that the DAG's own work names by :meth:`Orders.at`.
 """
 
 from __future__ import annotations
@@ -199,5 +199,7 @@ def _batch_write(seen: Row, new: Row) -> str:
         return "opened"
     if seen.owner != new.owner:
         return "adopted"
+    if seen.event_ms != new.event_ms:
+        return "sent"
     _, named = new.application
     return "beaten" if named is None or seen.application == new.application else f"named-{named.partition(':')[0]}"

@@ -74,7 +74,8 @@ def shown(out: Path) -> list[str]:
     """What a reader of an output root sees, who takes the highest marker of each batch."""
     import pyarrow.parquet as pq
 
-    from shardbatch.landing.layout import MARKERS, highest_markers
+    from shardbatch.landing.layout import MARKERS
+    from tests.support.markers import highest_markers
 
     markers = out / MARKERS
     found: list[str] = []

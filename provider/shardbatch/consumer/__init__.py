@@ -3,7 +3,7 @@
 
 from shardbatch.consumer.attempt import Ended, Turn, beat, begin, end, nothing_ended
 from shardbatch.consumer.claim import Claim, Outcome, claim
-from shardbatch.consumer.commit import Committed, commit
+from shardbatch.consumer.commit import Committed, commit, send_event
 from shardbatch.consumer.consumer import SYSTEM_CLOCK, Consumer
 from shardbatch.consumer.end_reading import end_reading
 from shardbatch.consumer.freeze import Frozen, freeze
@@ -28,4 +28,5 @@ __all__ = [
     "freeze",
     "land",
     "nothing_ended",
+    "send_event",
 ]

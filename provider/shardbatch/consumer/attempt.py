@@ -10,6 +10,7 @@ from shardbatch.consumer.consumer import Consumer
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.owner import Owner
+from shardbatch.core.rows import BATCH
 from shardbatch.errors import AttemptAlive, BatchParked, LeaseLost, ProtocolError
 
 #: Ends the recorded applications of a batch's latest attempt; true if all that it started is known to have ended.
@@ -108,10 +109,11 @@ def lost(batch: Batch) -> ProtocolError:
     )
 
 
-def open_next(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended = nothing_ended) -> Batch:
+def open_next(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended = nothing_ended, claim: str = "") -> Batch:
     """Open the next attempt of a frozen or committed batch of this owner, once the one before is over.
 
     :param ended: ends what the attempt before has left behind; whether it is over now.
+    :param claim: the claim behind which it is opened, empty if that is not known.
     :raises AttemptAlive: if the one before shows life.
     :raises LeaseLost: if the batch went to another owner meanwhile.
     :raises BatchParked: if it waits for a person.
@@ -122,7 +124,7 @@ def open_next(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended = not
         if not ended(current):
             current = wait_for_end(consumer, current)
             require_held(owner, current)
-        opened = batches.open_attempt(current, consumer.now_ms())
+        opened = batches.open_attempt(current, consumer.now_ms(), claim)
         if consumer.store.replace(current, opened):
             consumer.landing.note_attempt(opened.namespace, opened.batch_id, opened.attempt)
             return opened
@@ -137,6 +139,16 @@ def require_held(owner: Owner, batch: Batch) -> None:
     """
     if batch.owner != str(owner) or batch.state not in (BatchState.FROZEN, BatchState.COMMITTED):
         raise lost(batch)
+
+
+def require_never_frozen(consumer: Consumer, claim: str) -> None:
+    """See that no batch was frozen behind this claim. Where its run has none now, it went to another, or was given up.
+
+    :raises LeaseLost: if one was.
+    """
+    for batch in consumer.store.list(BATCH, consumer.namespace, consumer.scope):
+        if isinstance(batch, Batch) and claim in batch.claims:
+            raise lost(batch)
 
 
 def over(batch: Batch) -> bool:

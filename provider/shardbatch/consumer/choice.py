@@ -71,10 +71,10 @@ def choose_starts(consumer: Consumer, batch: Batch, attempt: int, works: Sequenc
 
 def _look(consumer: Consumer, batch: Batch, starts: Sequence[Start], roots: Iterable[str]) -> None:
     """See that all of these roots can be told."""
-    writers = writers_of(consumer.landing, starts)
+    writers, outputs = writers_of(consumer.landing, starts), consumer.landing.outputs
     for root in roots:
-        folders = [_folder(batch, start) for start in writers.get(consumer.landing.outputs.place(root), [])]
-        consumer.landing.outputs.look(root, folders, str(batch.namespace), shared=batch.shared)
+        folders = [outputs.folder(batch.batch_id, start.start_id) for start in writers.get(outputs.place(root), [])]
+        outputs.look(root, folders, str(batch.namespace), shared=batch.shared)
 
 
 def _choose(consumer: Consumer, batch: Batch, attempt: int, works: Sequence[Work]) -> Choice:
@@ -130,10 +130,6 @@ def _note(choice: Choice, *, own_sink: bool) -> str | None:
     if own_sink and choice.passed_over and not choice.ended:
         return "committed_by_hand"
     return "not counted: {}".format(", ".join(choice.passed_over)) if choice.passed_over else None
-
-
-def _folder(batch: Batch, start: Start) -> str:
-    return "batch_id={}/start={}".format(batch.batch_id, start.start_id)
 
 
 def _require_room(batch: Batch, starts: Sequence[Start]) -> None:

@@ -24,6 +24,7 @@ from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
+from shardbatch.core.looks import Looks
 from shardbatch.core.owner import Owner, ResetHolder
 from shardbatch.core.planner import Plan, ReadGroup, fair_share, label, plan, spread
 from shardbatch.core.ports import Verdict
@@ -55,9 +56,13 @@ class Claim:
     held: tuple[str, ...] = ()
 
 
-def claim(consumer: Consumer, owner: Owner) -> Claim:
+def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim:
     """Find this run's work.
 
+    A claim that raises :class:`LookAgain` has taken nothing in that pass. Its next pass is another try of its owner.
+
+    :param looks: for a caller that can come back: what earlier passes saw. Default: it stays until it knows.
+    :raises LookAgain: if it has to see whether rows of others stand still, and its caller can come back.
     :raises OwnerUnknown: if nothing can be taken, and Airflow cannot say whether an owner is over.
     :raises Starving: if nothing can be taken and records have waited for longer than ``stuck_after``.
     :raises StreamRecreated: if the stream under this name is another one.
@@ -79,7 +84,9 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     verdicts = Verdicts(consumer, me)
     rows = consumer.leases()
     stamped = read_batches(consumer, rows)
-    held = unfinished(consumer, me, verdicts, stamped) or _adopt_gone(consumer, me, verdicts, stamped, application)
+    held = unfinished(consumer, me, verdicts, stamped) or _adopt_gone(
+        consumer, me, verdicts, stamped, application, looks
+    )
     if held is not None:
         return held
     rows = settle(consumer, rows, stamped, me, lambda lease: verdicts(lease.lease_owner or "") is Verdict.OVER)
@@ -88,7 +95,7 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     rows = add_rows(consumer, listing, rows, application, orphaned)
     warn_of_expiry(consumer, application, rows)
     for _ in range(MOST_LOOKS):
-        found = _plan(consumer, me, verdicts, rows, listed, orphaned, stamped, application)
+        found = _plan(consumer, me, verdicts, rows, listed, orphaned, stamped, application, looks)
         groups = _take(consumer, me, found)
         if groups or not found.takeable:
             break
@@ -100,7 +107,7 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
         tasks = tuple(ReadGroup(name, label(name, members)) for name, members in sorted(groups.items()))
         consumer.say("Claimed {} shards in {} read tasks.".format(shards, len(tasks)))
         return Claim(Outcome.LEASES, tasks, shards=shards)
-    gone = _adopt_gone(consumer, me, verdicts, stamped, application, nothing_else=True)
+    gone = _adopt_gone(consumer, me, verdicts, stamped, application, looks, nothing_else=True)
     if gone is None and verdicts.unknown is not None:
         raise verdicts.unknown  # there is nothing else, and it may be free
     return gone or _nothing(consumer, found, stamped)
@@ -154,6 +161,7 @@ def _adopt_gone(
     verdicts: Verdicts,
     stamped: Stamped,
     application: Application,
+    looks: Looks | None,
     *,
     nothing_else: bool = False,
 ) -> Claim | None:
@@ -163,7 +171,7 @@ def _adopt_gone(
     """
     frozen = [batch for batch in stamped.values() if batch is not None and batch.state is BatchState.FROZEN]
     gone = [batch for batch in frozen if verdicts(batch.owner) is Verdict.GONE]
-    for batch in abandoned(consumer, gone, application, all_of_them=nothing_else):
+    for batch in abandoned(consumer, gone, application, all_of_them=nothing_else, looks=looks):
         if not _parked(consumer, batch) and (adopted := _adopt(consumer, me, batch)):
             return adopted
     return None
@@ -192,6 +200,7 @@ def _plan(
     orphaned: frozenset[str],
     stamped: Stamped,
     application: Application,
+    looks: Looks | None,
 ) -> Plan:
     dead: set[str] = set()
 
@@ -204,7 +213,7 @@ def _plan(
         for lease in found.held
         if not _decidable(lease, stamped) and verdicts(lease.lease_owner or "") in (Verdict.FOREIGN, Verdict.GONE)
     ]
-    dead.update(stood_still(consumer, foreign, application, all_of_them=not found.takeable))
+    dead.update(stood_still(consumer, foreign, application, all_of_them=not found.takeable, looks=looks))
     if not dead:
         return found
     rows[:] = settle(consumer, rows, stamped, me, lambda lease: lease.shard_id in dead)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from shardbatch.consumer.attempt import expect_batch, lost
@@ -13,7 +13,7 @@ from shardbatch.consumer.intervals import how_to_read
 from shardbatch.consumer.settle import mark, roll_forward, roots_of
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
-from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.batch import DUE, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.start import Work
@@ -144,6 +144,28 @@ def _answer(batch: Batch, moved: list[Lease], *, newly: bool, replayed: bool, at
         positions={lease.shard_id: str(lease.checkpoint) for lease in named},
         note=batch.note,
     )
+
+
+def send_event(consumer: Consumer, owner: Owner, batch_id: str, clearing: str, is_out: Callable[[int], bool]) -> bool:
+    """B12: whether the event of a committed batch goes out with the success of this try of a commit.
+
+    It does while no commit came to send it, or one did in this clearing: that try did not end well, else there were no
+    later one. Of one in another clearing ``is_out`` tells, by the time at which it came to send it. Only the batch's
+    owner sends it, so of the tries that see it unsent Airflow takes the success of one.
+
+    :raises LeaseLost: if the batch has no row any more.
+    """
+
+    while True:
+        batch = expect_batch(consumer, batch_id)
+        if batch.state is not BatchState.COMMITTED:
+            continue  # it is, so that answer was an old one
+        if batch.owner != str(owner) or batch.event is None:
+            return False
+        if batch.event not in (DUE, clearing) and is_out(batch.event_ms or 0):
+            return False
+        if consumer.store.replace(batch, batches.send_event(batch, clearing, consumer.now_ms())):
+            return True
 
 
 def _say_how_to_read(consumer: Consumer, batch: Batch) -> None:

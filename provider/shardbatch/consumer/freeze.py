@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shardbatch.consumer.attempt import Ended, expect_batch, nothing_ended, open_next, require_held
+from shardbatch.consumer.attempt import (
+    Ended,
+    expect_batch,
+    nothing_ended,
+    open_next,
+    require_held,
+    require_never_frozen,
+)
 from shardbatch.consumer.consumer import Consumer, first_count, new_batch_id
 from shardbatch.consumer.intervals import require_latest
 from shardbatch.consumer.replay import find_committed, require_files, take_over
@@ -18,6 +25,7 @@ from shardbatch.consumer.staging_place import require_batch_here, require_slices
 from shardbatch.core import lease as leases
 from shardbatch.core.batch import LONGEST_NOTE, Batch, BatchState
 from shardbatch.core.lease import Lease
+from shardbatch.core.looks import Looks
 from shardbatch.core.manifest import Manifest, ShardSlice, digest, totals_of
 from shardbatch.core.owner import Owner
 from shardbatch.core.planner import complete_lineage
@@ -58,17 +66,22 @@ def freeze(
     handed: str | None = None,
     ended: Ended = nothing_ended,
     *,
-    held_before: bool = False,
+    claim: str = "",
+    first: bool = False,
     may_replay: Callable[[Batch], None] = lambda batch: None,
+    looks: Looks | None = None,
 ) -> Frozen:
     """Freeze this owner's slices, or open the next attempt of its batch, or take over the one it was told to replay.
 
     ``handed`` is the batch that this run's claim found, if it found one; ``ended`` ends what its last attempt left
-    behind, so that nothing has to be waited for. ``held_before``: an earlier freeze of this run, after the same claim,
-    had the batch that it replays already. ``may_replay`` is asked before a committed batch is opened again, and raises
-    if nothing would follow.
+    behind, so that nothing has to be waited for. ``claim`` names the claim behind which this freeze runs, empty if that
+    is not known; it stands on the row, so that a freeze which runs again tells a batch that went to another owner from
+    nothing to do. ``first``: no freeze ran behind this claim before, so the rows need not be searched for one.
+    ``may_replay`` is asked before a committed batch is opened again, and raises if nothing would follow. ``looks`` is
+    what earlier passes saw, for a caller that can come back.
 
-    :raises LeaseLost: if the handed batch went to another owner.
+    :raises LeaseLost: if the handed batch, or the one that was frozen behind this claim, went to another owner.
+    :raises LookAgain: if it has to see whether the owner of the batch to replay lives, and its caller can come back.
     :raises ReplayRefused: if the owner of the batch to replay is at work, or a later run read its interval again.
     :raises SlicesGone: if files of a batch to replay are not in staging any more.
     :raises StagingMoved: if the slices, or the batch, stand in another staging folder than this run's.
@@ -80,21 +93,26 @@ def freeze(
     consumer.require_version()
     for _ in range(MOST_ROUNDS):
         if consumer.replay is not None:
-            return _replay(consumer, owner, ended, held_before, may_replay)
+            told = find_committed(consumer.store, consumer.namespace, consumer.replay)
+            may_replay(told)
+            shards = _require_content(consumer, told)
+            return _opened(consumer, take_over(consumer, owner, told, ended, claim, looks), shards)
         if handed is not None:
-            return _reopen(consumer, owner, expect_batch(consumer, handed), ended, may_replay)
+            return _reopen(consumer, owner, expect_batch(consumer, handed), ended, claim, may_replay)
         held = consumer.leases(lease_owner=me)
         stamped = read_batches(consumer, held)
         own = _own_batch(consumer, me, stamped)
         if own is not None:
-            return _reopen(consumer, owner, own, ended, may_replay)
+            return _reopen(consumer, owner, own, ended, claim, may_replay)
         collected, waiting = _collect(consumer, me, held, stamped)
         if consumer.interval is not None:
             _require_whole(consumer, collected)
         if not collected:
+            if claim and not first:
+                require_never_frozen(consumer, claim)
             consumer.say("Nothing to freeze.")
             return Frozen(waiting=waiting)
-        batch = _create(consumer, me, collected)
+        batch = _create(consumer, me, collected, claim)
         if batch is not None:
             return _frozen(batch, waiting, shards=len(collected))
     raise LeaseLost("The leases of {} were being changed by others all the while.".format(owner.run_id))
@@ -112,23 +130,14 @@ def _own_batch(consumer: Consumer, me: str, stamped: Stamped) -> Batch | None:
 
 
 def _reopen(
-    consumer: Consumer, owner: Owner, batch: Batch, ended: Ended, may_replay: Callable[[Batch], None]
+    consumer: Consumer, owner: Owner, batch: Batch, ended: Ended, claim: str, may_replay: Callable[[Batch], None]
 ) -> Frozen:
     require_held(owner, batch)
     if batch.state is BatchState.COMMITTED:
         require_latest(consumer, batch)
         may_replay(batch)
     shards = _require_content(consumer, batch)
-    return _opened(consumer, open_next(consumer, owner, batch, ended), shards)
-
-
-def _replay(
-    consumer: Consumer, owner: Owner, ended: Ended, held_before: bool, may_replay: Callable[[Batch], None]
-) -> Frozen:
-    batch = find_committed(consumer.store, consumer.namespace, consumer.replay or "")
-    may_replay(batch)
-    shards = _require_content(consumer, batch)
-    return _opened(consumer, take_over(consumer, owner, batch, ended, held_before=held_before), shards)
+    return _opened(consumer, open_next(consumer, owner, batch, ended, claim), shards)
 
 
 def _require_content(consumer: Consumer, batch: Batch) -> int:
@@ -201,7 +210,7 @@ def _gapped(consumer: Consumer, found: list[Lease]) -> set[str]:
     return {lease.shard_id for lease in found if lease.waits_for_gap}
 
 
-def _create(consumer: Consumer, me: str, collected: list[Lease]) -> Batch | None:
+def _create(consumer: Consumer, me: str, collected: list[Lease], claim: str) -> Batch | None:
     """D2f to D2h: stamp every lease, write the manifest, create the row; ``None`` if any stamp or the row was lost."""
     now = consumer.now_ms()
     batch_id = new_batch_id(now)
@@ -244,6 +253,7 @@ def _create(consumer: Consumer, me: str, collected: list[Lease]) -> Batch | None
         waited_ms=waiting.ms,
         refused=waiting.refused,
         resubscribed=waiting.resubscribed,
+        claims=(claim,) if claim else (),
     )
     if not consumer.store.create(batch):
         consumer.say("Batch {} was given up by another; freezing again.".format(batch_id))

@@ -10,6 +10,7 @@ from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.staging_place import require_batch_here
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.looks import Looks
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import LeaseStore, Verdict
 from shardbatch.core.rows import BATCH, Key, Namespace
@@ -81,10 +82,12 @@ def require_files(consumer: Consumer, batch: Batch) -> None:
         )
 
 
-def take_over(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended, *, held_before: bool) -> Batch:
+def take_over(
+    consumer: Consumer, owner: Owner, batch: Batch, ended: Ended, claim: str = "", looks: Looks | None = None
+) -> Batch:
     """B10: open a replay attempt of a committed batch, whose owner is this run from now on.
 
-    :param held_before: this run had the batch already: then another that has it since is not robbed of it.
+    :param claim: the run's claim: if the run had the batch behind it already, another that has it since is not robbed.
     :raises ReplayRefused: if its owner is at work.
     :raises LeaseLost: if this run had it, and another has it now.
     """
@@ -92,13 +95,13 @@ def take_over(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended, *, h
     while True:
         require_committed(current)
         if current.owner == me:
-            return open_next(consumer, owner, current, ended)
-        if held_before:
+            return open_next(consumer, owner, current, ended, claim)
+        if claim in current.claims:
             raise lost(current)
-        _require_over(consumer, current)
+        _require_over(consumer, current, looks)
         found = current if ended(current) else wait_for_end(consumer, current)
         if found.row_count == current.row_count:
-            opened = batches.open_replay(current, me, consumer.now_ms())
+            opened = batches.open_replay(current, me, consumer.now_ms(), claim)
             if consumer.store.replace(current, opened):
                 consumer.landing.note_attempt(opened.namespace, opened.batch_id, opened.attempt)
                 return opened
@@ -112,7 +115,7 @@ def _verdict(consumer: Consumer, batch: Batch) -> Verdict:
     return consumer.liveness(batch.owner) if batch.owner else Verdict.OVER
 
 
-def _require_over(consumer: Consumer, batch: Batch) -> None:
+def _require_over(consumer: Consumer, batch: Batch, looks: Looks | None) -> None:
     """See that the owner of a batch is over (E).
 
     One of another deployment must show no life for ``lease_duration``, the longer one of both deployments'.
@@ -125,6 +128,14 @@ def _require_over(consumer: Consumer, batch: Batch) -> None:
     application = consumer.application()
     longer_ms = application.silence_ms(Owner.parse(batch.owner)) if application else 0
     duration = max(consumer.options.lease_duration.total_seconds(), longer_ms / 1000)
+    if looks is not None and looks.knows(batch.batch_id):
+        if looks.stood_still(batch.batch_id, batch.row_count, duration):
+            return
+        raise _at_work(batch)
+    away = looks.go_away({batch.batch_id: batch.row_count}, duration) if looks is not None else None
+    if away is not None:
+        consumer.say(f"This Airflow knows nothing of {batch.owner}; looking again at its batch after {duration:.0f} s.")
+        raise away
     consumer.say(
         f"This Airflow knows nothing of {batch.owner}; watching its batch for {duration:.0f} s to see whether it lives."
     )

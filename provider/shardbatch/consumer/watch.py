@@ -11,32 +11,48 @@ from shardbatch.consumer.consumer import Consumer
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
 from shardbatch.core.lease import Lease
+from shardbatch.core.looks import MOST_TIMES, Looks
 from shardbatch.core.owner import Owner
 
 #: How many held shards are asked for their oldest waiting record.
 PEEKED_SHARDS = 3
+#: What a look on is for.
+WHY = "whether they are alive"
 #: How many answers without a record are followed, on each of them.
 PEEKED_PAGES = 20
 
 
 def stood_still(
-    consumer: Consumer, foreign: Sequence[Lease], application: Application, *, all_of_them: bool
+    consumer: Consumer,
+    foreign: Sequence[Lease],
+    application: Application,
+    *,
+    all_of_them: bool,
+    looks: Looks | None = None,
 ) -> set[str]:
-    """The shards whose counter did not move for ``lease_duration`` on this worker's monotonic clock (PROTOCOL E).
+    """The shards whose counter did not move for ``lease_duration`` on one monotonic clock (PROTOCOL E).
 
     An owner renews as its own group's ``lease_duration`` asks; where that is longer than this one's, it counts.
     Watching costs the run that time. So unless there is nothing else to do, only leases are watched whose row looks
     old; how old it looks by two machines' clocks decides nothing but that.
+
+    :param looks: what earlier passes of this claim saw; default: it stays and watches.
+    :raises LookAgain: to come back when the time has passed.
     """
     suspects = {
         lease.shard_id: Suspect(lease, lease.updated_at_ms, _silence(consumer, application, lease.lease_owner))
         for lease in foreign
     }
-    return _watch(consumer, suspects, "leases of other deployments", all_of_them=all_of_them)
+    return _watch(consumer, suspects, "leases of other deployments", looks, all_of_them=all_of_them)
 
 
 def abandoned(
-    consumer: Consumer, frozen: Sequence[Batch], application: Application, *, all_of_them: bool
+    consumer: Consumer,
+    frozen: Sequence[Batch],
+    application: Application,
+    *,
+    all_of_them: bool,
+    looks: Looks | None = None,
 ) -> list[Batch]:
     """The batches whose row stood still so long, oldest first; watched as leases are."""
     suspects = {
@@ -45,7 +61,7 @@ def abandoned(
         )
         for batch in frozen
     }
-    still = _watch(consumer, suspects, "batches of runs that are gone", all_of_them=all_of_them)
+    still = _watch(consumer, suspects, "batches of runs that are gone", looks, all_of_them=all_of_them)
     return sorted((batch for batch in frozen if batch.batch_id in still), key=lambda batch: batch.batch_id)
 
 
@@ -58,15 +74,24 @@ class Suspect:
     silence: float
 
 
-def _watch(consumer: Consumer, suspects: dict[str, Suspect], what: str, *, all_of_them: bool) -> set[str]:
-    """The names of those whose counter stood still."""
+def _watch(
+    consumer: Consumer, suspects: dict[str, Suspect], what: str, looks: Looks | None, *, all_of_them: bool
+) -> set[str]:
+    """The names of those whose counter stood still. What earlier passes have seen is not watched anew."""
     now, step = consumer.now_ms(), consumer.options.lease_duration.total_seconds() / 20
     if not all_of_them:
         suspects = {name: one for name, one in suspects.items() if now - one.written_ms > one.silence * 1000}
     if not suspects:
         return set()
     longest = max(one.silence for one in suspects.values())
-    consumer.say("Watching {} {} for {:.0f} s to see whether they are alive.".format(len(suspects), what, longest))
+    if looks is not None:
+        if looks.times >= MOST_TIMES or any(map(looks.knows, suspects)):
+            return {n for n, one in suspects.items() if looks.stood_still(n, one.row.counter, one.silence)}
+        away = looks.go_away({name: one.row.counter for name, one in suspects.items()}, longest)
+        if away is not None:
+            consumer.say("Looking again at {} {} after {:.0f} s, to see {}.".format(len(suspects), what, longest, WHY))
+            raise away
+    consumer.say("Watching {} {} for {:.0f} s to see {}.".format(len(suspects), what, longest, WHY))
     waiting = dict(suspects)
     began, still = consumer.clock.monotonic(), set()
     while waiting:

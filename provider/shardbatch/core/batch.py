@@ -22,6 +22,10 @@ _AND = "; "
 KEPT, DROPPED = "kept", "dropped"
 #: Characters of all that was noted on a batch.
 LONGEST_NOTE = 2000
+#: Claims that a batch row names; of more, the first and the latest.
+MOST_CLAIMS = 32
+#: ``event`` of a decided batch whose event no commit has come to send.
+DUE = "due"
 
 
 class BatchState(str, Enum):
@@ -53,6 +57,9 @@ class Batch(Row):
     ``unparked`` is the attempt that was the latest when a person last resumed the batch; ``set_aside`` is ``kept`` or
     ``dropped`` while it is decided without output.
     ``waited_ms``, ``refused`` and ``resubscribed`` are what the service's limits cost the reads (core/waiting.py).
+    ``claims`` are the claims of runs behind which it was frozen, or an attempt of it opened. ``event`` is ``due`` once
+    a batch with records is committed, and then the clearing of a run in which a commit came to send its event, at
+    ``event_ms``.
     ``sink`` is ``starts`` or ``own``; ``attempt_ref`` names the recorded applications of one attempt, one for each
     task, the one that showed life last first: ``attempt:id task; id task``.
     """
@@ -92,6 +99,9 @@ class Batch(Row):
     waited_ms: int = 0
     refused: int = 0
     resubscribed: int = 0
+    claims: tuple[str, ...] = ()
+    event: str | None = None
+    event_ms: int | None = None
 
     @property
     def interval(self) -> tuple[int, int] | None:
@@ -162,6 +172,9 @@ class Batch(Row):
             "waited_ms": self.waited_ms,
             "refused": self.refused,
             "resubscribed": self.resubscribed,
+            "claims": json.dumps(self.claims) if self.claims else None,
+            "event": self.event,
+            "event_ms": self.event_ms,
         }
 
     @classmethod
@@ -205,6 +218,9 @@ class Batch(Row):
             waited_ms=int(get("waited_ms") or 0),
             refused=int(get("refused") or 0),
             resubscribed=int(get("resubscribed") or 0),
+            claims=tuple(json.loads(get("claims") or "[]")),
+            event=text_or_none(get("event")),
+            event_ms=int_or_none(get("event_ms")),
         )
 
     def _next(self, **changes: Any) -> Batch:
@@ -236,16 +252,24 @@ def disown(batch: Batch, note: str) -> Batch:
     return batch._next(owner="", note=_noted(batch, note))
 
 
-def open_attempt(batch: Batch, now_ms: int) -> Batch:
-    """D2: the next attempt of a frozen batch, or a replay of a committed one."""
+def open_attempt(batch: Batch, now_ms: int, claim: str = "") -> Batch:
+    """D2: the next attempt of a frozen batch, or a replay of a committed one, behind a claim of its owner."""
     _require(batch.state in (BatchState.FROZEN, BatchState.COMMITTED), batch, "no attempt can be opened")
-    return batch._next(attempt=batch.attempt + 1, attempt_seen_ms=now_ms)
+    return batch._next(attempt=batch.attempt + 1, attempt_seen_ms=now_ms, claims=_claimed(batch, claim))
 
 
-def open_replay(batch: Batch, owner: str, now_ms: int) -> Batch:
-    """B10: a replay by another owner."""
+def open_replay(batch: Batch, owner: str, now_ms: int, claim: str = "") -> Batch:
+    """B10: a replay by another owner, behind its claim."""
     _require(batch.state is BatchState.COMMITTED, batch, "only a committed batch is replayed")
-    return batch._next(owner=owner, attempt=batch.attempt + 1, attempt_seen_ms=now_ms)
+    return batch._next(owner=owner, attempt=batch.attempt + 1, attempt_seen_ms=now_ms, claims=_claimed(batch, claim))
+
+
+def _claimed(batch: Batch, claim: str) -> tuple[str, ...]:
+    """The claims with this one; the first stays, since the batch was frozen behind it."""
+    known = batch.claims
+    if not claim or claim in known:
+        return known
+    return (*known[:1], *known[1:][-(MOST_CLAIMS - 2) :], claim)
 
 
 def heartbeat(batch: Batch, now_ms: int, application: str | None, work: str = "") -> Batch:
@@ -286,7 +310,14 @@ def decide(
         note=_noted(batch, note),
         roots=roots,
         number=number,
+        event=DUE if batch.records else None,
     )
+
+
+def send_event(batch: Batch, clearing: str, now_ms: int) -> Batch:
+    """B12: the commit of this clearing of its run has come to send the batch's event; it goes out as its task ends."""
+    _require(batch.state is BatchState.COMMITTED and batch.event is not None, batch, "no event of it is due")
+    return batch._next(event=clearing, event_ms=now_ms)
 
 
 def redecide(

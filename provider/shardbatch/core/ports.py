@@ -210,6 +210,10 @@ class OutputRoots(Protocol):
         """One text for a root in whatever spelling: ``/x/out``, ``file:///x/out``; ``s3://b/out``, ``s3a://b//out/``."""
         ...
 
+    def folder(self, batch_id: str, start_id: str) -> str:
+        """Where a start's data stands, relative to every root that it wrote to."""
+        ...
+
     def look(self, root: str, folders: Sequence[str], app: str, *, shared: bool) -> None:
         """See before a decision that it can be told here: each of these folders, relative to the root, is seen, the
         root can be written to, and it is the application's, or is claimed for it.

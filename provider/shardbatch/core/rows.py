@@ -116,7 +116,7 @@ BATCH = Table(
         "sink:text start:text decided:int manifest_uri:text manifest_digest:text records:int bytes:int gaps:int "
         "created_at_ms:int committed_at_ms:int note:text unparked:int set_aside:text dropped:int "
         "roots:text min_arrival_ms:int max_arrival_ms:int shared:bool joins:bool from_ms:int to_ms:int number:int "
-        "waited_ms:int refused:int resubscribed:int"
+        "waited_ms:int refused:int resubscribed:int claims:text event:text event_ms:int"
     ),
 )
 APPLICATION = Table(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from shardbatch.consumer import Claim, Committed, Consumer, Ended, Frozen, Landed
     from shardbatch.core.batch import Batch
+    from shardbatch.core.looks import Looks
     from shardbatch.core.owner import Owner
     from shardbatch.core.start import Work
 
@@ -25,11 +26,15 @@ class Steps:
     consumer: Consumer
     owner: Owner
 
-    def claim(self) -> Claim:
-        """Find this run's work."""
+    def claim(self, looks: Looks | None = None) -> Claim:
+        """Find this run's work.
+
+        :param looks: what earlier passes of this claim saw, for a caller that can come back; default: it cannot.
+        :raises LookAgain: if it has to.
+        """
         from shardbatch.consumer import claim, end_reading
 
-        claimed = claim(self.consumer, self.owner)
+        claimed = claim(self.consumer, self.owner, looks)
         end_reading(self.consumer, self.owner)
         return claimed
 
@@ -46,33 +51,36 @@ class Steps:
     def freeze(
         self,
         handed: str | None,
-        known: str | None,
+        claim: str,
         ended: Ended | None = None,
         may_replay: Callable[[Batch], None] | None = None,
+        *,
+        first: bool = False,
+        looks: Looks | None = None,
     ) -> Frozen:
         """Freeze what was landed, or open the next attempt of this run's batch.
 
         :param handed: the batch that claim found.
-        :param known: a batch that this run froze in an earlier pass over the same claim.
+        :param claim: tells the claim from others of this run.
         :param ended: ends what the batch's last attempt left behind; default: its end is waited for.
         :param may_replay: raises if an attempt of a committed batch would lead to nothing.
-        :raises LeaseLost: also if that batch went to another run meanwhile, and there is nothing else.
+        :param first: no freeze ran behind this claim before.
+        :param looks: what earlier passes saw, for a caller that can come back; default: it cannot.
+        :raises LookAgain: if it has to.
+        :raises LeaseLost: also if a batch that was frozen behind this claim went to another run meanwhile.
         """
         from shardbatch.consumer import freeze, nothing_ended
-        from shardbatch.consumer.attempt import expect_batch, lost
 
-        held_before = known is not None and known == self.consumer.replay
-        frozen = freeze(
+        return freeze(
             self.consumer,
             self.owner,
             handed,
             ended or nothing_ended,
-            held_before=held_before,
+            claim=claim,
+            first=first,
+            looks=looks,
             may_replay=may_replay or (lambda batch: None),
         )
-        if frozen.batch_id is None and known is not None:
-            raise lost(expect_batch(self.consumer, known))
-        return frozen
 
     def commit(self, batch_id: str | None, attempt: int, works: Sequence[Work]) -> Committed:
         """Decide the batch of this run and move its checkpoints.
@@ -86,6 +94,16 @@ class Steps:
         if done.batch_id is not None and attempt < done.decided:
             self.require_own(done.batch_id)
         return done
+
+    def send_event(self, batch_id: str, clearing: str, is_out: Callable[[int], bool]) -> bool:
+        """Whether the event of a committed batch goes out with the success of this try of a commit.
+
+        :param clearing: what the tries of a task have in common until it is cleared.
+        :param is_out: whether the event is out that a commit of another clearing came to send at that time.
+        """
+        from shardbatch.consumer import send_event
+
+        return send_event(self.consumer, self.owner, batch_id, clearing, is_out)
 
     def require_own(self, batch_id: str) -> None:
         """See that a batch is this run's.

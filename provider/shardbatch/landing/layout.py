@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 
 from shardbatch.core.position import Kind, Position
 from shardbatch.core.rows import Namespace
@@ -148,13 +147,3 @@ def marker(name: str) -> tuple[str, int] | None:
     if not found or name.startswith((".", "_")):
         return None
     return found.group("batch"), int(found.group("decided"))
-
-
-def highest_markers(names: Iterable[str]) -> dict[str, tuple[int, str]]:
-    """Of the names in a marker folder, for every batch the highest ``decided`` and its name."""
-    best: dict[str, tuple[int, str]] = {}
-    for name in names:
-        found = marker(name)
-        if found is not None and (found[0] not in best or found[1] > best[found[0]][0]):
-            best[found[0]] = (found[1], name)
-    return best

@@ -46,6 +46,10 @@ class OutputRoots:
         """One text for a root in whatever spelling; see :func:`shardbatch.landing.location.place`."""
         return location.place(root)
 
+    def folder(self, batch_id: str, start_id: str) -> str:
+        """Where a start's data stands, relative to every root that it wrote to."""
+        return layout.output_folder(batch_id, start_id)
+
     def look(self, root: str, folders: Sequence[str], app: str, *, shared: bool) -> None:
         """See before a decision that it can be told here; nothing but the claim of a root that is nobody's yet stays.
 

@@ -10,17 +10,22 @@ from uuid import uuid4
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from shardbatch.hooks.liveness import TASK_FINAL, instances, task_states
-from shardbatch.operators.step import Step
+from shardbatch.operators.come_back import ComesBack
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from shardbatch.core.looks import Looks
 
 #: Outcomes of a claim that leave nothing to do.
 IDLE = ("nothing", "held")
 
 
-class ClaimOperator(Step):
+class ClaimOperator(ComesBack):
     """Claims shards, or finds the batch that this run has to finish first.
+
+    Where it has to see whether leases of a run that is unknown here stand still, it is deferred meanwhile and holds no
+    worker.
 
     Its output is a list of small entries ``{"group", "label"}``, one for each read task; which shards a group has
     stands on their lease rows. It also pushes ``batch_id`` (a batch to finish instead of reading), ``outcome``, and
@@ -37,14 +42,14 @@ class ClaimOperator(Step):
         self.skips = list(skips)
         self.freeze = freeze
 
-    def execute(self, context: Context) -> list[dict[str, str]]:
+    def step(self, context: Context, looks: Looks | None) -> list[dict[str, str]]:
         """Claim; the read tasks to start."""
         ti = context["ti"]
         with self.open(context) as steps:
             frozen = self._frozen_before(ti)
             if frozen is not None:
                 steps.require_own(frozen)
-            found = steps.claim()
+            found = steps.claim(looks)
         ti.xcom_push(key="batch_id", value=found.batch_id or "")  # an XCom that is None counts as missing
         ti.xcom_push(key="outcome", value=found.outcome.value)
         ti.xcom_push(key="claim_id", value=uuid4().hex)

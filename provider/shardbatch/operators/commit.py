@@ -11,6 +11,7 @@ from airflow.sdk import Asset, BaseOperator
 
 from shardbatch.core.start import Work
 from shardbatch.errors import GapFound, ShardbatchError, ShardsFailed, WorkFailed
+from shardbatch.hooks.asset_event import clearing_of, is_out
 from shardbatch.hooks.liveness import TASK_FINAL, task_states
 from shardbatch.operators.end_record import works_of
 from shardbatch.operators.failure import final_errors
@@ -19,11 +20,9 @@ from shardbatch.operators.step import Step
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shardbatch.hooks.steps import Committed
+    from shardbatch.hooks.steps import Committed, Steps
 
 FAILED = frozenset({"failed", "upstream_failed"})
-#: Where a commit notes in its task's state store that an asset event is due.
-DUE = "shardbatch_event"
 #: Shards whose checkpoint stands in an event.
 NAMED_POSITIONS = 20
 #: Most characters of one problem in the output.
@@ -84,13 +83,11 @@ class CommitOperator(Step):
                     remedy="Clear that task (it may have been marked success by hand); what was landed waits for it.",
                 )
             works = self._require_work(ti, batch_id, records)
-            # A run that was told to replay a batch never decides it, so it is not its event that may be missing.
-            event = _Event(context, None if steps.consumer.replay else batch_id)
-            event.announce()
             done = steps.commit(batch_id, attempt or 0, works)
             mode = steps.owner.mode
+            sends = self._sends_event(steps, done, clearing_of(context["dag_run"]))
         ti.xcom_push(key="committed", value=asdict(done))
-        self._publish(context, {**extra_of(done), "mode": mode}, event, newly=done.newly)
+        self._publish(context, {**extra_of(done), "mode": mode}, sends=sends)
         return self._problems(ti)
 
     def _require_work(self, ti: Any, batch_id: str | None, records: int) -> list[Work]:
@@ -119,17 +116,22 @@ class CommitOperator(Step):
         given = set(self.work if self.given is None else self.given)
         return [Work(name, found[name][0] in given, found[name][0] not in self.idle) for name in done]
 
-    def _publish(self, context: Context, extra: dict[str, Any], event: _Event, *, newly: bool) -> None:
-        """Make the asset event of a newly committed batch with records, and none otherwise."""
-        assets = [outlet for outlet in self.outlets if isinstance(outlet, Asset)]
-        if not (extra["records"] and (newly or event.may_be_missing)):
+    def _sends_event(self, steps: Steps, done: Committed, clearing: str) -> bool:
+        """Whether the batch's event goes out with the success of this try (PROTOCOL B12)."""
+        batch_id, assets = done.batch_id, [outlet for outlet in self.outlets if isinstance(outlet, Asset)]
+        if batch_id is None or not done.records or not self.outlets:
+            return False
+        return steps.send_event(batch_id, clearing, lambda sent_ms: not assets or is_out(assets[0], batch_id, sent_ms))
+
+    def _publish(self, context: Context, extra: dict[str, Any], *, sends: bool) -> None:
+        """Let the asset event go out with the end of this task, or none."""
+        if not sends:
             self.outlets = []  # Airflow makes an event of every outlet that stands here at the end
-        else:
-            for asset in assets:
-                context["outlet_events"][asset].extra = extra
-                if extra["mode"] == "incremental":
-                    self._mirror(context, asset, extra)
-        event.done()
+            return
+        for asset in [outlet for outlet in self.outlets if isinstance(outlet, Asset)]:
+            context["outlet_events"][asset].extra = extra
+            if extra["mode"] == "incremental":
+                self._mirror(context, asset, extra)
 
     def _mirror(self, context: Context, asset: Asset, extra: dict[str, Any]) -> None:
         try:
@@ -196,41 +198,6 @@ class ReportOperator(BaseOperator):
             if errors:
                 raise type(errors[0])(" ".join(str(error) for error in errors), remedy="")
         self.log.info("Every shard was read, and none waits behind a gap.")
-
-
-class _Event:
-    """Whether this run's asset event may be missing: a worker may die between the decision and the end of its task.
-
-    A later try of the same clearing can only follow a try that did not end well; after another clearing only a note
-    that was not closed tells so. Once an event is known to be out, no try of a replay makes another, however often it
-    fails. Airflow makes an event twice rather than never.
-    """
-
-    def __init__(self, context: Context, batch_id: str | None) -> None:
-        self._store = context.get("task_state_store")
-        self._batch_id = batch_id
-        self._clearing = getattr(context["dag_run"], "clear_number", 0)
-        self.may_be_missing = False
-        self._out = False
-
-    def announce(self) -> None:
-        """Note that an event will be due, and look for an earlier note."""
-        if self._store is None or self._batch_id is None:
-            return
-        note = self._store.get(DUE)
-        if isinstance(note, dict) and note.get("batch_id") == self._batch_id:
-            self._out = note.get("out", False) or (note["closed"] and note["clearing"] != self._clearing)
-            self.may_be_missing = not self._out
-        self._note(closed=False)
-
-    def done(self) -> None:
-        """Close the note: the event goes out with the success of this task."""
-        if self._store is not None and self._batch_id is not None:
-            self._note(closed=True)
-
-    def _note(self, *, closed: bool) -> None:
-        note = {"batch_id": self._batch_id, "clearing": self._clearing, "closed": closed, "out": self._out}
-        self._store.set(DUE, note)
 
 
 def extra_of(done: Committed) -> dict[str, Any]:

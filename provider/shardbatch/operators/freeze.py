@@ -12,22 +12,21 @@ from airflow.sdk.exceptions import DownstreamTasksSkipped
 from shardbatch.errors import ReplayRefused
 from shardbatch.hooks.leftovers import LeftOvers, working_in
 from shardbatch.hooks.liveness import TASK_FINAL, instances, task_states
+from shardbatch.operators.come_back import ComesBack
 from shardbatch.operators.rendering import as_text
-from shardbatch.operators.step import Step
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from shardbatch.core.batch import Batch
+    from shardbatch.core.looks import Looks
     from shardbatch.hooks.steps import Frozen
 
 #: Shards that are named as waiting because of a gap; their number is given beside them.
 NAMED_SHARDS = 20
-#: Where a freeze notes its batch in its task's state store.
-FROZEN = "shardbatch_batch"
 
 
-class FreezeOperator(Step):
+class FreezeOperator(ComesBack):
     """Freezes what the read tasks landed, or opens the next attempt of the batch that this run has already.
 
     Its outputs, each an XCom of its own: ``batch_id``, ``attempt``, ``manifest_uri``, ``manifest_digest``,
@@ -42,7 +41,7 @@ class FreezeOperator(Step):
         to run again too, since nothing would show what the work writes.
     """
 
-    template_fields: Sequence[str] = (*Step.template_fields, "handed", "claim_id")
+    template_fields: Sequence[str] = (*ComesBack.template_fields, "handed", "claim_id")
 
     def __init__(
         self,
@@ -84,16 +83,18 @@ class FreezeOperator(Step):
             "token": "ti.id",
         }
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def step(self, context: Context, looks: Looks | None) -> dict[str, Any]:
         """Freeze; what was frozen."""
-        memory = context.get("task_state_store")
         with self.open(context) as steps:
             ti = context["ti"]
             frozen = steps.freeze(
-                self.handed or None, self._known(memory), self._left_overs(ti), partial(self._require_commit, ti)
+                self.handed or None,
+                str(self.claim_id or ""),
+                self._left_overs(ti),
+                partial(self._require_commit, ti),
+                first=ti.try_number == 1,
+                looks=looks,
             )
-        if memory is not None and frozen.batch_id is not None:
-            memory.set(FROZEN, {"batch_id": frozen.batch_id, "claim_id": self.claim_id})
         outputs = outputs_of(frozen)
         for key, value in outputs.items():
             context["ti"].xcom_push(key=key, value=value)
@@ -121,13 +122,6 @@ class FreezeOperator(Step):
     def _left_overs(self, ti: Any) -> LeftOvers:
         tasks = self.dag.task_dict if self.has_dag() else {}
         return LeftOvers(tasks, working_in(ti.dag_id, ti.run_id), self.log.info)
-
-    def _known(self, memory: Any) -> str | None:
-        """The batch that this task froze before, if claim has not run since: then it must still be this run's."""
-        note = memory.get(FROZEN) if memory is not None else None
-        if not isinstance(note, dict) or not self.claim_id or note["claim_id"] != self.claim_id:
-            return None
-        return str(note["batch_id"])
 
 
 def outputs_of(frozen: Frozen) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from shardbatch.core import batch, lease
 from shardbatch.core.application import Application
 from shardbatch.core.lease import Lease
 from shardbatch.core.position import TRIM_HORIZON, after
-from shardbatch.core.rows import SHARD_LEASE, Key, Namespace
+from shardbatch.core.rows import BATCH, SHARD_LEASE, Key, Namespace
 from shardbatch.errors import ProtocolError, StoreError, StoreNotFound
 from tests.contract.stores.rows import fresh, frozen, slice_of
 
@@ -73,6 +73,19 @@ def test_a_lease_walks_through_its_life(store: Any, row: Lease) -> None:
         assert not store.replace(seen, new)
     assert rolled.completed
     assert rolled.checkpoint == after("77")
+
+
+def test_a_batch_keeps_its_claims_and_its_event(store: Any, namespace: Namespace) -> None:
+    made = dataclasses.replace(frozen(namespace, "b-1"), claims=("c1",))
+    opened = batch.open_attempt(made, 3, "c2")
+    decided = batch.decide(opened, (), 2, 10)
+    sent = batch.send_event(decided, "run/0/7", 11)
+    assert store.create(made)
+    for seen, new in ((made, opened), (opened, decided), (decided, sent)):
+        assert store.get(made.key) == seen
+        assert store.replace(seen, new)
+    assert store.get(made.key) == sent
+    assert list(store.list(BATCH, namespace)) == [sent]
 
 
 def test_a_delete_fits_the_counter_it_saw(store: Any, row: Lease) -> None:

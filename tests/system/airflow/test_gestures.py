@@ -113,10 +113,15 @@ def gesture_delete(scene: Scene) -> None:
     scene.fail("p")
     batch_id = scene.batch_id("p")
     scene.airflow.client.delete_run(scene.name, "p")
-    # Airflow knows nothing of its owner any more: it is adopted once its row has stood still for the lease_duration.
-    assert scene.run("q") == "success"
+    # Airflow knows nothing of its owner any more: it is adopted once its row has stood still for the lease_duration,
+    # in which the claim holds no worker.
+    scene.start("q")
+    scene.airflow.client.wait_for_task(scene.name, "q", "batch.claim", ["deferred"], PATIENCE)
+    assert scene.wait("q") == "success"
     assert scene.xcom("q", "claim", "outcome") == "adopted"
-    assert "to see whether they are alive" in scene.log("q", "claim")
+    log = scene.log("q", "claim")
+    assert "Looking again at 1 batches of runs that are gone after 10 s" in log
+    assert "No triggerer" not in log
     assert scene.written() == {batch_id: 2}
     assert scene.output() == scene.sent
 

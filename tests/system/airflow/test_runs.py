@@ -128,6 +128,7 @@ def test_clearing_commit_alone_decides_nothing_again(airflow: Deployment) -> Non
     rows = airflow.leases("events")
     assert airflow.again("events", run_id, ["commit"]) == "success"
     assert airflow.xcom("events", run_id, "commit", "committed")["newly"] is False
+    assert "could not say" not in airflow.log("events", run_id, "commit", 2)  # Airflow told that its event is out
     assert airflow.leases("events") == rows
     assert len(airflow.events("events")) == 1
 

@@ -25,7 +25,7 @@ def test_it_names_no_address_that_may_not_be_there() -> None:
 
 def test_every_module_and_class_that_it_names_is_there() -> None:
     info = get_provider_info()
-    for part in ("operators", "hooks"):
+    for part in ("operators", "hooks", "triggers"):
         for entry in info[part]:
             for module in entry["python-modules"]:
                 importlib.import_module(module)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from shardbatch import KinesisStream, Policies, SQLLeases, Staging, StreamBatch, errors
 from shardbatch.core.start import Work
 from shardbatch.hooks import steps as hooked
+from shardbatch.operators import commit as commits
 from shardbatch.operators.commit import CommitOperator
 from tests.support.scripted import ScriptedStream
 
@@ -27,19 +29,23 @@ WORK = "orders.work"
 
 @dataclass
 class Runs:
-    """A DAG with one group, whose tasks are executed here; ``states`` is what Airflow says of a run's tasks."""
+    """A DAG with one group, whose tasks are executed here; ``states`` is what Airflow says of a run's tasks.
+
+    Airflow keeps no notes of theirs from try to try, as it keeps none of a task that is cleared; ``events`` are those
+    that it made.
+    """
 
     dag: DAG
     stream: ScriptedStream
     states: dict[str, dict[str, str | None]] = field(default_factory=lambda: defaultdict(dict))
     finished: set[str] = field(default_factory=set)
     pushed: dict[str, dict[tuple[str, str], Any]] = field(default_factory=lambda: defaultdict(dict))
-    notes: dict[tuple[str, str], dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+    tries: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     events: list[dict[str, Any]] = field(default_factory=list)
     confs: dict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
 
     def execute(self, run: str, name: str, clearing: int = 0, dies_at: str = "") -> Any:
-        """One try of a task; ``dies_at`` is the output at which its worker dies."""
+        """One try of a task; ``dies_at`` is the output at which its worker dies, ``end`` after its last line."""
         task, pushed = self.dag.get_task(f"orders.{name}"), self.pushed[run]
         task = task if name != "read" else task.unmap({"entry": pushed["orders.claim", "return_value"][0]})
 
@@ -53,9 +59,11 @@ class Runs:
             return found[0] if isinstance(task_ids, str) and map_indexes is None else found
 
         outlets: Any = defaultdict(SimpleNamespace)
-        notes = self.notes[run, name]
+        self.tries[run, name] += 1
         context: Any = {
-            "ti": SimpleNamespace(dag_id="d", run_id=run, xcom_push=push, xcom_pull=pull),
+            "ti": SimpleNamespace(
+                dag_id="d", run_id=run, xcom_push=push, xcom_pull=pull, try_number=self.tries[run, name]
+            ),
             "dag_run": SimpleNamespace(
                 dag_id="d",
                 run_id=run,
@@ -65,7 +73,6 @@ class Runs:
                 start_date=None,
             ),
             "params": {},
-            "task_state_store": SimpleNamespace(get=notes.get, set=notes.__setitem__),
             "outlet_events": outlets,
         }
         if name == "freeze":  # templates of the task
@@ -73,7 +80,9 @@ class Runs:
             task.claim_id = pushed.get(("orders.claim", "claim_id"))
         before = list(task.outlets) if name == "commit" else []
         try:
-            pushed[task.task_id, "return_value"] = answer = task.execute(context)
+            answer = task.execute(context)
+            push("end", None)
+            pushed[task.task_id, "return_value"] = answer
             if name == "commit" and task.outlets:
                 self.events += [event.extra for event in outlets.values()]
         finally:
@@ -117,6 +126,10 @@ def runs(monkeypatch: pytest.MonkeyPatch, connection: Callable[..., None], tmp_p
         known = {**ours, **made.states[run_ids[0]]}
         return {run_ids[0]: {key: state for key, state in known.items() if task_ids is None or key in task_ids}}
 
+    def is_out(asset: Asset, batch_id: str, sent_ms: int) -> bool:
+        return any(extra["batch_id"] == batch_id for extra in made.events)
+
+    monkeypatch.setattr(commits, "is_out", is_out)
     monkeypatch.setattr(RuntimeTaskInstance, "get_dagrun_state", staticmethod(run_state))
     monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", staticmethod(task_states))
     return made
@@ -186,8 +199,42 @@ def test_a_cleared_freeze_whose_batch_went_to_another_run_fails_for_good(runs: R
     runs.execute("r2", "freeze")
     runs.states["r2"] = {WORK: "success"}
     runs.execute("r2", "commit")
+    for _ in range(2):
+        with pytest.raises(AirflowFailException, match=r"belongs to .*r2"):
+            runs.execute("r1", "freeze")  # not an empty batch, after which all would be green
+
+
+def test_a_freeze_that_died_at_its_end_and_whose_batch_went_to_another_run_fails_for_good(runs: Runs) -> None:
+    runs.stream.put("a")
+    with pytest.raises(SystemExit):
+        runs.upto("r1", "freeze", dies_at="batch_id")
+    runs.finished.add("r1")
+    runs.states["r2"] = {WORK: "success"}
+    for name in ("claim", "freeze", "commit"):
+        runs.execute("r2", name)
     with pytest.raises(AirflowFailException, match=r"belongs to .*r2"):
-        runs.execute("r1", "freeze")  # not an empty batch, after which all would be green
+        runs.execute("r1", "freeze")
+
+
+def test_a_cleared_freeze_does_not_take_a_batch_back_from_the_run_that_replays_it_since(runs: Runs) -> None:
+    runs.stream.put("a")
+    for run in ("r1", "r2", "r3"):
+        runs.states[run] = {WORK: "success"}
+    runs.upto("r1", "commit")
+    for run in ("r2", "r3"):
+        runs.confs[run] = {"orders.replay": runs.pushed["r1"]["orders.freeze", "batch_id"]}
+    runs.finished.add("r1")
+    for name in ("claim", "freeze"):
+        runs.execute("r2", name)
+    runs.finished.add("r2")
+    for name in ("claim", "freeze", "commit"):
+        runs.execute("r3", name)
+    runs.finished.add("r3")
+    with pytest.raises(AirflowFailException, match=r"belongs to .*r3"):
+        runs.execute("r2", "freeze")
+    for name in ("claim", "freeze"):  # the whole run was cleared: it is told to replay once more
+        runs.execute("r2", name)
+    assert runs.pushed["r2"]["orders.freeze", "attempt"] == 4
 
 
 @pytest.mark.parametrize(
@@ -222,17 +269,45 @@ def raising(error: type[errors.ShardbatchError]) -> Callable[..., Any]:
     return step
 
 
-def test_the_event_of_a_commit_that_died_after_its_decision_is_made_by_the_next_try(runs: Runs) -> None:
+@pytest.mark.parametrize("clearing", [0, 1], ids=["retried", "cleared"])
+@pytest.mark.parametrize("dies_at", ["decision", "committed", "end"])
+def test_the_event_of_a_commit_that_died_after_its_decision_is_made_by_the_next_try(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, dies_at: str, clearing: int
+) -> None:
     runs.stream.put("a", "b")
     runs.upto("r1", "freeze")
     runs.states["r1"] = {WORK: "success"}
-    with pytest.raises(SystemExit):
-        runs.execute("r1", "commit", dies_at="committed")
+    with monkeypatch.context() as patch:
+        if dies_at == "decision":
+            patch.setattr(import_module("shardbatch.consumer.commit"), "mark", dying)
+        with pytest.raises(SystemExit):
+            runs.execute("r1", "commit", dies_at=dies_at)
     assert runs.events == []
-    runs.execute("r1", "commit")
+    runs.execute("r1", "commit", clearing=clearing)
     assert not runs.pushed["r1"]["orders.commit", "committed"]["newly"]
+    for again in (clearing + 1, clearing + 1, clearing + 2):
+        runs.execute("r1", "commit", clearing=again)
     (event,) = runs.events
     assert event["records"] == 2
+
+
+def dying(*_: Any) -> None:
+    raise SystemExit("killed")
+
+
+def test_a_replay_by_another_run_makes_the_event_that_the_commit_of_its_batch_did_not(runs: Runs) -> None:
+    runs.stream.put("a")
+    runs.upto("r1", "freeze")
+    runs.states["r1"] = runs.states["r2"] = {WORK: "success"}
+    with pytest.raises(SystemExit):
+        runs.execute("r1", "commit", dies_at="committed")
+    runs.finished.add("r1")
+    runs.confs["r2"] = {"orders.replay": runs.pushed["r1"]["orders.freeze", "batch_id"]}
+    for name in ("claim", "freeze", "commit"):
+        runs.execute("r2", name)
+    with pytest.raises(AirflowFailException, match="r2"):
+        runs.execute("r1", "commit", clearing=1)  # and its own run makes no second one
+    assert len(runs.events) == 1
 
 
 def test_a_batch_makes_one_event_and_its_replay_none(runs: Runs) -> None:
@@ -274,8 +349,7 @@ def test_only_a_live_run_moves_the_watermark_that_an_asset_shows(mode: str, kept
     )  # fmt: skip
     store = SimpleNamespace(set=lambda name, extra: seen.update({name: extra["batch_id"]}))
     context: Any = {"outlet_events": defaultdict(SimpleNamespace), "asset_state_store": {asset: store}}
-    event: Any = SimpleNamespace(may_be_missing=False, done=lambda: None)
-    task._publish(context, {"batch_id": "b1", "records": 1, "mode": mode}, event, newly=True)
+    task._publish(context, {"batch_id": "b1", "records": 1, "mode": mode}, sends=True)
     assert seen == kept
     assert context["outlet_events"][asset].extra["batch_id"] == "b1"
 

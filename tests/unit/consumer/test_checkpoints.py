@@ -11,20 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from shardbatch.core.lease import Lease
 from shardbatch.core.position import TRIM_HORIZON, after
 from shardbatch.errors import NothingFinished
+from tests.support.passing import only
 from tests.support.rig import Rig
 
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path / "staging")
-
-
-def only(rig: Rig) -> Lease:
-    (lease,) = rig.consumer().leases()
-    return lease
 
 
 def test_what_is_prepared_leaves_the_checkpoint_and_is_replaced_by_no_other(rig: Rig) -> None:  # KV-9, K-46

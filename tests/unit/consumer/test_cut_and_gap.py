@@ -14,12 +14,12 @@ from shardbatch.consumer import claim, land
 from shardbatch.consumer.hold import Held
 from shardbatch.consumer.reset import reset
 from shardbatch.core.interval import Interval
-from shardbatch.core.lease import Lease
 from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
 from shardbatch.core.ports import Page
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position
 from shardbatch.core.slice import Gap, Slice
 from shardbatch.errors import SourceError, StagingMoved, StoreError, Throttled
+from tests.support.passing import later, only
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 from tests.support.verbs import told
@@ -31,19 +31,6 @@ RECORD = Policies(gap=GapPolicy.RECORD)
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path / "staging")
-
-
-def later(rig: Rig, ms: int) -> None:
-    """Time passes for the worker and the stream, and what is older than the retention is gone."""
-    rig.time.ms += ms
-    rig.stream.now_ms = rig.time.ms
-    for shard in rig.stream.shards.values():
-        shard.items = [item for item in shard.items if item.arrival_ms >= rig.stream.now_ms - rig.stream.retention_ms()]
-
-
-def only(rig: Rig) -> Lease:
-    (lease,) = rig.consumer().leases()
-    return lease
 
 
 def beside(rig: Rig, span: Interval, **changes: Any) -> Any:
@@ -68,7 +55,7 @@ def test_a_gap_behind_which_nothing_was_seen_yet_is_told_once_by_the_read_that_c
     rig = Rig(tmp_path / "staging", stream=Cut())
     rig.claim("r0")
     rig.over("r0")
-    later(rig, 48 * HOUR)
+    later(rig, 48)
     rig.stream.cuts = 2  # type: ignore[attr-defined]
     counts = []
     for run in ("r1", "r2", "r3"):
@@ -94,7 +81,7 @@ def test_a_reset_to_where_a_shard_stands_keeps_what_was_seen_of_it(rig: Rig) -> 
     rig.stream.put("a")
     rig.run("r0")
     for number in range(26):
-        later(rig, HOUR)
+        later(rig, 1)
         rig.run(f"idle{number}")
     rig.stream.put("b")
     rig.land("r1", rig.claim("r1"))
@@ -125,7 +112,7 @@ def test_what_was_read_of_an_interval_is_kept_when_the_streams_clock_cannot_be_a
     rig = Rig(tmp_path / "staging", stream=stream)
     stream.put("a")
     to_ms = stream.now_ms + MINUTE
-    later(rig, 11 * MINUTE)
+    later(rig, 11 / 60)
     consumer, owner = beside(rig, Interval(to_ms - HOUR, to_ms))
     found = claim(consumer, owner)
     stream.fails = True

@@ -11,10 +11,10 @@ import pytest
 from shardbatch.consumer.status import ShardStatus, Status, shards, status
 from shardbatch.core.interval import Interval
 from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
+from tests.support.passing import HOUR, time_passes
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
-HOUR = 3_600_000
 RECORD = Policies(gap=GapPolicy.RECORD)
 
 
@@ -28,11 +28,6 @@ def look(rig: Rig) -> tuple[Status, dict[str, ShardStatus]]:
     clock = rig.time.clock()
     found = shards(rig.store, namespace, clock=clock)
     return status(rig.store, namespace, clock), {item.shard_id: item for item in found}
-
-
-def later(rig: Rig, hours: float) -> None:
-    rig.time.ms += int(hours * HOUR)
-    rig.stream.now_ms = rig.time.ms
 
 
 def warnings(rig: Rig) -> list[str]:
@@ -56,7 +51,7 @@ def test_the_time_until_loss_is_that_of_the_shard_read_longest_ago(rig: Rig) -> 
     rig.stream.put("a", shard_id=first)
     rig.stream.put("b", shard_id=second)
     rig.run("r1")
-    later(rig, 10)
+    time_passes(rig, 10)
     rig.stream.put("c", shard_id=second)
     rig.run("r2")
     whole, each = look(rig)
@@ -92,11 +87,11 @@ def test_a_claim_warns_of_shards_of_which_little_of_the_retention_is_left(rig: R
     (shard,) = rig.stream.shards
     rig.stream.put("a")
     rig.run("r1")
-    later(rig, 17.9)
+    time_passes(rig, 17.9)
     rig.run("r2")
     assert warnings(rig) == []
     rig.stream.put("b")
-    later(rig, 18.1)
+    time_passes(rig, 18.1)
     rig.run("r3")
     (line,) = warnings(rig)
     assert f"5.9 h ({shard})" in line
@@ -107,7 +102,7 @@ def test_a_claim_warns_of_shards_of_which_little_of_the_retention_is_left(rig: R
 def test_an_interval_warns_of_nothing(rig: Rig) -> None:
     rig.stream.put("a")
     rig.run("r1")
-    later(rig, 20)
+    time_passes(rig, 20)
     rig.claim("r2", scope="s", interval=Interval(rig.stream.now_ms - HOUR, rig.stream.now_ms))
     assert warnings(rig) == []
 
@@ -120,7 +115,7 @@ def test_a_shard_that_is_listed_is_never_given_up_by_a_clock(rig: Rig) -> None:
     rig.run("r1")
     sent += rig.stream.put("c")
     rig.stream.split(parent)
-    later(rig, 30)
+    time_passes(rig, 30)
     rig.run("r2")
     assert rig.committed() == sent
     assert look(rig)[1][parent].state == "completed"
@@ -133,7 +128,7 @@ def test_a_checkpoint_older_than_the_retention_is_a_gap_with_its_range_and_times
     read_at = rig.stream.now_ms
     rig.stream.shards[shard].items.pop()
     rig.run("r1")
-    later(rig, 25)
+    time_passes(rig, 25)
     assert look(rig)[1][shard].expires_from_ms is not None
     rig.stream.trim(shard, keep=0)
     (left,) = rig.stream.put("c")
@@ -182,10 +177,10 @@ def test_records_of_a_child_that_expired_while_nobody_came_are_a_gap_of_the_chil
     (parent,) = rig.stream.shards
     rig.stream.put("a")
     rig.run("r1")
-    later(rig, 20)
+    time_passes(rig, 20)
     low, high = rig.stream.split(parent)
     rig.stream.put("lost", shard_id=low)
-    later(rig, 30)
+    time_passes(rig, 30)
     for shard_id in (parent, low):
         rig.stream.trim(shard_id, keep=0)
     rig.stream.put("left", shard_id=low)
@@ -202,10 +197,10 @@ def test_children_that_nobody_came_for_within_the_retention_have_no_gap(rig: Rig
     (parent,) = rig.stream.shards
     sent = rig.stream.put("a")
     rig.run("r1")
-    later(rig, 5)
+    time_passes(rig, 5)
     low, _ = rig.stream.split(parent)
     sent += rig.stream.put("b", shard_id=low)
-    later(rig, 18)
+    time_passes(rig, 18)
     answer = rig.run("r2")
     assert (answer.gaps, rig.committed()) == (0, sent)
 
@@ -220,14 +215,14 @@ def test_children_of_a_quiet_parent_that_ended_between_claim_and_read_have_no_ga
     rig.stream.put(*records)
     for number in range(10):
         rig.run(f"quiet{number}")
-        later(rig, 3)
+        time_passes(rig, 3)
     found = rig.claim("r1")
     low, _ = rig.stream.split(parent)
     rig.land("r1", found)
     assert rig.commit("r1", rig.freeze("r1")).completed == 1
     rig.over("r1")
     sent = rig.stream.put("b", shard_id=low)
-    later(rig, 20)
+    time_passes(rig, 20)
     assert rig.run("r2").batch_id is not None
     assert not [line for line in rig.said if "GAP" in line]
     assert rig.committed()[len(records) :] == sent
@@ -241,11 +236,11 @@ def test_a_late_look_at_a_parents_end_does_not_hide_what_expired_of_its_children
     found = rig.claim("r2")
     low, _ = rig.stream.split(parent)
     rig.stream.put("lost", shard_id=low)
-    later(rig, 23)
+    time_passes(rig, 23)
     rig.land("r2", found)  # sees the end of the parent, a day after it
     rig.commit("r2", rig.freeze("r2"))
     rig.over("r2")
-    later(rig, 2)
+    time_passes(rig, 2)
     rig.stream.trim(low, keep=0)
     rig.stream.put("left", shard_id=low)
     answer = rig.run("r3", policies=RECORD)
@@ -259,11 +254,11 @@ def test_a_child_that_a_late_read_makes_a_row_for_has_a_gap_if_its_parent_was_no
     (parent,) = rig.stream.shards
     rig.stream.put("a")
     rig.run("r1")
-    later(rig, 30 if quiet else 0)
+    time_passes(rig, 30 if quiet else 0)
     rig.run("r2", policies=RECORD)
     found = rig.claim("r3")
     low, _ = rig.stream.split(parent)
-    later(rig, 0 if quiet else 30)
+    time_passes(rig, 0 if quiet else 30)
     rig.stream.put("left", shard_id=low)
     rig.land("r3", found, policies=RECORD)
     told = [line for line in rig.said if f"GAP in shard {low}" in line]
@@ -275,12 +270,12 @@ def test_a_child_that_is_younger_than_what_was_read_of_its_parent_has_no_gap(rig
     rig.stream.put("a", "lost")
     rig.stream.shards[parent].items.pop()
     rig.run("r1")
-    later(rig, 25)
+    time_passes(rig, 25)
     rig.stream.trim(parent, keep=0)
     rig.stream.put("b")  # the last of the parent, which is split just after it
     low, _ = rig.stream.split(parent)
     rig.stream.put("c", shard_id=low)
-    later(rig, 2)
+    time_passes(rig, 2)
     answer = rig.run("r2", policies=RECORD)
     assert (answer.records, gaps(rig, answer.batch_id)) == (2, {parent})
 
@@ -291,7 +286,7 @@ def test_a_shard_whose_whole_lineage_came_and_went_unseen_has_a_gap(rig: Rig) ->
     rig.run("r1")
     low, high = rig.stream.split(parent)
     lowest, low_rest = rig.stream.split(low)
-    later(rig, 50)
+    time_passes(rig, 50)
     for shard_id in (parent, low):
         rig.stream.forget(shard_id)
     sent = rig.stream.put("left", shard_id=lowest)

@@ -19,6 +19,7 @@ from shardbatch.core.ports import Clock, Verdict
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON
 from shardbatch.core.rows import APPLICATION, BATCH, SHARD_LEASE
 from shardbatch.errors import LeaseLost, SourceError, Starving, UnsupportedSchema
+from tests.support.passing import only
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -26,11 +27,6 @@ from tests.support.scripted import ScriptedStream
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path / "staging")
-
-
-def only(rig: Rig) -> Lease:
-    (lease,) = rig.consumer().leases()
-    return lease
 
 
 def test_the_columns_are_those_that_are_documented() -> None:

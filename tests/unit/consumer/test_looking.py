@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from shardbatch.consumer import Outcome
-from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
 from shardbatch.core.ports import Page
 from shardbatch.core.position import LATEST
+from tests.support.passing import only, time_passes
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -26,21 +26,11 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path / "staging")
 
 
-def only(rig: Rig) -> Lease:
-    (lease,) = rig.consumer().leases()
-    return lease
-
-
-def later(rig: Rig, hours: float) -> None:
-    rig.time.ms += int(hours * 3_600_000)
-    rig.stream.now_ms += int(hours * 3_600_000)
-
-
 def test_records_that_came_and_expired_before_the_first_was_ever_read_are_a_gap(rig: Rig) -> None:
     rig.run("r1", start=LATEST)
     assert not only(rig).checkpoint.exact
     rig.stream.put("a", "b")
-    later(rig, 25)
+    time_passes(rig, 25)
     rig.stream.trim(only(rig).shard_id, keep=0)
     left = rig.stream.put("c")
     rig.land("r2", rig.claim("r2"))
@@ -53,7 +43,7 @@ def test_records_that_came_and_expired_before_the_first_was_ever_read_are_a_gap(
 def test_a_shard_without_a_record_so_far_is_no_gap_while_it_is_looked_at(rig: Rig) -> None:
     rig.run("r1", start=LATEST)
     for number in range(5):
-        later(rig, 12)
+        time_passes(rig, 12)
         assert rig.run(f"quiet{number}").batch_id is None
     sent = rig.stream.put("a")
     assert rig.run("r2").gaps == 0
@@ -63,9 +53,9 @@ def test_a_shard_without_a_record_so_far_is_no_gap_while_it_is_looked_at(rig: Ri
 def test_an_accepted_gap_of_a_quiet_shard_is_not_found_again(rig: Rig) -> None:
     policies = Policies(gap=GapPolicy.RECORD)
     rig.run("r1", start=LATEST)
-    later(rig, 48)
+    time_passes(rig, 48)
     assert rig.run("r2", policies=policies).gaps == 1
-    later(rig, 2)
+    time_passes(rig, 2)
     assert rig.run("r3", policies=policies).batch_id is None
 
 
@@ -81,7 +71,7 @@ def test_a_lag_of_zero_beside_records_is_no_sight_of_the_tip(rig: Rig) -> None:
     rig.run("r1", limits=ReadLimits(records=3))
     assert only(rig).caught_up_ms is None
     rig.stream.put("g")
-    later(rig, 25)
+    time_passes(rig, 25)
     rig.stream.trim(only(rig).shard_id, keep=1)
     assert rig.run("r2", policies=Policies(gap=GapPolicy.RECORD)).gaps == 1
 
@@ -114,10 +104,10 @@ def test_quiet_shards_are_looked_at_without_a_question_for_the_retention_each(ri
     retention_ms = rig.stream.retention_ms
     rig.stream.retention_ms = lambda: asked.append(1) or retention_ms()  # type: ignore[method-assign, func-returns-value]
     for number in range(3):
-        later(rig, 0.25)
+        time_passes(rig, 0.25)
         assert rig.run(f"quiet{number}").batch_id is None
     assert len(asked) == 3  # by each claim, for the row
-    later(rig, 2)
+    time_passes(rig, 2)
     assert rig.run("later").batch_id is None
     assert len(asked) == 5  # and once a task, not once a shard
 
@@ -149,7 +139,7 @@ def test_a_shard_last_seen_hours_ago_has_a_gap_unless_the_service_says_that_it_k
     rig.run("r1")
     rig.run("r2")  # which sees the tip
     rig.stream.retention_ms = lambda: kept_for_ms  # type: ignore[method-assign, assignment, return-value]
-    later(rig, 2)
+    time_passes(rig, 2)
     rig.stream.trim(only(rig).shard_id, keep=0)
     rig.stream.put("b")
     assert rig.run("r3", policies=Policies(gap=GapPolicy.RECORD)).gaps == gaps

@@ -10,9 +10,9 @@ import pytest
 
 from shardbatch.consumer import Frozen
 from shardbatch.core.batch import BatchState
-from shardbatch.core.lease import Lease
 from shardbatch.landing.layout import MARKERS, marker_name
 from shardbatch.landing.roots import OutputRoots
+from tests.support.passing import only
 from tests.support.rig import Rig
 
 
@@ -40,11 +40,6 @@ def killed(*_: Any) -> None:
 
 def marker(rig: Rig, frozen: Frozen) -> Path:
     return rig.folder.parent / "out" / MARKERS / marker_name(frozen.batch_id or "", 1)
-
-
-def only(rig: Rig) -> Lease:
-    (lease,) = rig.consumer().leases()
-    return lease
 
 
 def died_before_its_marker(rig: Rig, frozen: Frozen) -> None:

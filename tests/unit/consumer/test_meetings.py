@@ -27,6 +27,7 @@ from shardbatch.landing.area import StagingArea
 from tests.support.backfill import Backfill, of_interval, span_of, taken_back
 from tests.support.mortal import Killed, MortalStore
 from tests.support.one_by_one import OneByOne
+from tests.support.passing import only
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 from tests.support.verbs import Interrupted, application, batch, done, namespace, told
@@ -35,11 +36,6 @@ from tests.support.verbs import Interrupted, application, batch, done, namespace
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path / "staging")
-
-
-def only(rig: Rig) -> Lease:
-    (lease,) = rig.consumer().leases()
-    return lease
 
 
 def landed(rig: Rig, run: str = "r1", *records: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from shardbatch.consumer import Claim, Frozen, Outcome
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.looks import LookAgain, Looks
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Verdict
 from shardbatch.core.rows import BATCH, Key, Namespace
@@ -26,6 +27,7 @@ from shardbatch.errors import (
 )
 from shardbatch.hooks.steps import Steps
 from shardbatch.stores.memory import MemoryStore
+from tests.support.markers import highest_markers
 from tests.support.mortal import Killed, MortalStore
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
@@ -71,10 +73,13 @@ def replay(rig: Rig, run: str, batch_id: str, name: str = "transform") -> Any:
     return answer
 
 
+def freeze_behind(rig: Rig, run: str, claim: str, **changes: Any) -> Frozen:
+    """What a freeze task does that runs behind this claim of its run."""
+    return Steps(rig.consumer(**changes), rig.owner(run)).freeze(changes.get("replay"), claim)
+
+
 def shown(rig: Rig) -> dict[str, int]:
     """What a reader of the output root goes by: for every batch the highest decision."""
-    from shardbatch.landing.layout import highest_markers
-
     names = [path.name for path in (rig.folder.parent / "out" / "_shardbatch").iterdir()]
     return {batch_id: decided for batch_id, (decided, _) in highest_markers(names).items()}
 
@@ -146,6 +151,23 @@ def test_an_owner_of_another_deployment_must_show_no_life(rig: Rig) -> None:
     assert (frozen.attempt, frozen.replay) == (2, True)
     assert rig.time.ms - began >= 300_000
     assert any("nothing of here/dag/r1" in line for line in rig.said)
+
+
+@pytest.mark.parametrize("alive", [False, True])
+def test_a_freeze_that_can_come_back_looks_twice_instead_of_watching(rig: Rig, alive: bool) -> None:
+    batch_id = committed(rig)
+    rig.verdicts[str(rig.owner("r1"))] = Verdict.GONE
+    steps, before, began = Steps(rig.consumer(replay=batch_id), rig.owner("again")), row(rig, batch_id), rig.time.ms
+    with pytest.raises(LookAgain) as caught:
+        steps.freeze(batch_id, "its claim", looks=Looks())
+    assert (caught.value.seconds, row(rig, batch_id)) == (300, before)
+    if alive:
+        assert rig.store.replace(before, batches.heartbeat(before, 1, None))
+        with pytest.raises(ReplayRefused, match="not over"):
+            steps.freeze(batch_id, "its claim", looks=caught.value.looks)
+    else:
+        assert steps.freeze(batch_id, "its claim", looks=caught.value.looks).attempt == 2
+    assert rig.time.ms - began < 1000
 
 
 def test_an_owner_of_another_deployment_that_shows_life_keeps_its_batch(rig: Rig) -> None:
@@ -273,12 +295,20 @@ def test_a_freeze_that_dies_at_its_write_is_tried_again(rig: Rig, applied: bool)
 
 
 def test_a_run_that_lost_its_batch_to_a_replay_is_refused_when_it_is_cleared(rig: Rig) -> None:
-    batch_id = committed(rig)
+    rig.stream.put("a", "b")
+    rig.land("r1", rig.claim("r1"))
+    first = freeze_behind(rig, "r1", "claim of r1")
+    batch_id = first.batch_id or ""
+    rig.work(first)
+    rig.commit("r1", first)
+    rig.over("r1")
+    rig.stream.put("c")
     replay(rig, "again", batch_id)
     before = row(rig, batch_id)
     # Its work was cleared: freeze runs again after the claim that it had.
     with pytest.raises(LeaseLost, match="here/dag/again"):
-        Steps(rig.consumer(), rig.owner("r1")).freeze(None, batch_id)
+        freeze_behind(rig, "r1", "claim of r1")
+    assert freeze_behind(rig, "r1", "another claim").batch_id is None
     # A late try of its commit decides nothing, and one of an attempt that it never had is refused.
     late = rig.commit("r1", Frozen(batch_id=batch_id, attempt=1))
     assert (late.newly, late.replayed) == (False, False)
@@ -291,21 +321,23 @@ def test_a_run_that_lost_its_batch_to_a_replay_is_refused_when_it_is_cleared(rig
 
 def test_of_two_replays_the_older_cleared_later_takes_nothing_back(rig: Rig) -> None:
     batch_id = committed(rig)
-    replay(rig, "one", batch_id)
+    freeze_behind(rig, "one", "earlier claim of one", replay=batch_id)
+    rig.work(freeze_behind(rig, "one", "claim of one", replay=batch_id))
+    rig.over("one")
     replay(rig, "two", batch_id)
     before = row(rig, batch_id)
-    assert (before.owner, before.decided) == (str(rig.owner("two")), 3)
+    assert (before.owner, before.decided) == (str(rig.owner("two")), 4)
     with pytest.raises(LeaseLost, match="here/dag/two"):  # its work was cleared
-        Steps(rig.consumer(replay=batch_id), rig.owner("one")).freeze(batch_id, batch_id)
+        freeze_behind(rig, "one", "claim of one", replay=batch_id)
     assert row(rig, batch_id) == before
-    assert replay(rig, "one", batch_id).decided == 4  # the whole run was cleared: it is told to replay once more
-    assert shown(rig) == {batch_id: 4}
+    assert replay(rig, "one", batch_id).decided == 5  # the whole run was cleared: it is told to replay once more
+    assert shown(rig) == {batch_id: 5}
 
 
 def test_a_replay_that_is_cleared_replays_again(rig: Rig) -> None:
     batch_id = committed(rig)
     replay(rig, "again", batch_id)
-    frozen = Steps(rig.consumer(replay=batch_id), rig.owner("again")).freeze(batch_id, batch_id)
+    frozen = freeze_behind(rig, "again", "its claim", replay=batch_id)
     assert frozen.attempt == 3
     rig.work(frozen)
     assert rig.commit("again", frozen).decided == 3

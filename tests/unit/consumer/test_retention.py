@@ -13,33 +13,20 @@ from shardbatch.consumer.status import shards, status
 from shardbatch.core.application import Application
 from shardbatch.core.expiry import Kept, kept_by, kept_today, looked
 from shardbatch.core.interval import CLOCKS_APART_MS, Interval
-from shardbatch.core.lease import Lease
 from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
 from shardbatch.core.position import LATEST, TRIM_HORIZON
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import GapFound
+from tests.support.passing import HOUR, later, only
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
-HOUR = 3_600_000
 RECORD = Policies(gap=GapPolicy.RECORD)
 
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path / "staging")
-
-
-def only(rig: Rig) -> Lease:
-    (lease,) = rig.consumer().leases()
-    return lease
-
-
-def later(rig: Rig, hours: float) -> None:
-    rig.time.ms += int(hours * HOUR)
-    rig.stream.now_ms = rig.time.ms
-    for shard in rig.stream.shards.values():
-        shard.items = [i for i in shard.items if i.arrival_ms >= rig.stream.now_ms - rig.stream.retention_ms()]
 
 
 def left_ms(rig: Rig) -> int:

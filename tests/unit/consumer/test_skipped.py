@@ -14,34 +14,21 @@ from shardbatch.consumer.reset import reset
 from shardbatch.consumer.set_aside import set_aside
 from shardbatch.consumer.status import batches, shards
 from shardbatch.core.batch import BatchState
-from shardbatch.core.lease import Lease
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, Position, after, at_timestamp
 from shardbatch.core.skipped import left_of, passed, passes_over
 from shardbatch.core.slice import Gap
+from tests.support.passing import HOUR, later, only
 from tests.support.rig import Rig
 from tests.support.verbs import batch, done, told
 from tests.unit.consumer.test_park import frozen
 
-HOUR = 3_600_000
 RECORD = Policies(gap=GapPolicy.RECORD)
 
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path / "staging")
-
-
-def only(rig: Rig) -> Lease:
-    (lease,) = rig.consumer().leases()
-    return lease
-
-
-def later(rig: Rig, hours: float) -> None:
-    rig.time.ms += int(hours * HOUR)
-    rig.stream.now_ms = rig.time.ms
-    for shard in rig.stream.shards.values():
-        shard.items = [i for i in shard.items if i.arrival_ms >= rig.stream.now_ms - rig.stream.retention_ms()]
 
 
 def told_gaps(rig: Rig) -> list[dict[str, Any]]:

@@ -13,41 +13,21 @@ import pytest
 
 from shardbatch.consumer import land
 from shardbatch.core.interval import Interval
-from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
 from shardbatch.core.ports import Clock, Page
 from shardbatch.core.slice import Gap, Slice
 from shardbatch.landing.writer import ParquetSliceWriter
+from tests.support.passing import HOUR, later, only, pending
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
-HOUR = 3_600_000
 RECORD = Policies(gap=GapPolicy.RECORD)
 
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path / "staging")
-
-
-def only(rig: Rig) -> Lease:
-    (lease,) = rig.consumer().leases()
-    return lease
-
-
-def pending(rig: Rig) -> Slice:
-    landed = only(rig).pending
-    assert landed is not None
-    return landed
-
-
-def later(rig: Rig, hours: float) -> None:
-    """Time passes, and records expire."""
-    rig.time.ms += int(hours * HOUR)
-    rig.stream.now_ms = rig.time.ms
-    for shard in rig.stream.shards.values():
-        shard.items = [i for i in shard.items if i.arrival_ms >= rig.stream.now_ms - rig.stream.retention_ms()]
 
 
 def between(rig: Rig, number: int, happens: Callable[[], object], *, answered: bool = False) -> None:

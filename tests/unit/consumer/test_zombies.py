@@ -25,6 +25,7 @@ from shardbatch.core.position import TRIM_HORIZON, Position, after
 from shardbatch.core.slice import Slice
 from shardbatch.errors import SourceError, StoreError
 from shardbatch.stores.memory import MemoryStore
+from tests.support.passing import only
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 from tests.support.verbs import done
@@ -34,11 +35,6 @@ from tests.support.waiting import wait_until
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path / "staging")
-
-
-def only(rig: Rig) -> Lease:
-    (lease,) = rig.consumer().leases()
-    return lease
 
 
 def reading(rig: Rig, held: Held, consumer=None) -> ShardRead:

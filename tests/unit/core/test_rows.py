@@ -51,7 +51,7 @@ def frozen() -> Batch:
             NAMESPACE, "", "x", "me", 5, BatchState.COMMITTED, 2, "1:app", 3, 1, "own",
             (Start("s1", 2, "transform", ("out",)),), 2, "u", "d", 4, 5, 6, 7, 8, "note", dropped=9,
             roots=("out", "rejects"), min_arrival_ms=1, max_arrival_ms=2, shared=True, joins=True, from_ms=3, to_ms=4,
-            number=5,
+            number=5, claims=("c1", "c2"), event="run/0/7", event_ms=6,
         ),
         IntervalOutput(NAMESPACE, (3, 1_800_000_000_000), 7, 2, ("out",)),
         Application(
@@ -166,6 +166,33 @@ def test_a_decision_is_final(frozen: Batch) -> None:
         with pytest.raises(ProtocolError):
             change()
     assert batches.redecide(done, (Start("s2", 2, "t"),), 2).decided == 2
+
+
+def test_a_batch_with_records_owes_an_event_from_its_decision_on(frozen: Batch) -> None:
+    with pytest.raises(ProtocolError, match="no event"):
+        batches.send_event(frozen, "run/0/7", 9)
+    done = batches.decide(frozen, (Start("s1", 1, "t"),), 1, 9)
+    assert (done.event, done.event_ms) == (batches.DUE, None)
+    again = batches.redecide(done, (Start("s2", 2, "t"),), 2)
+    assert again.event == batches.DUE
+    sent = batches.send_event(again, "run/0/7", 10)
+    assert (sent.event, sent.event_ms) == ("run/0/7", 10)
+    assert batches.redecide(sent, (), 3).event == "run/0/7"
+    empty = batches.decide(replace(frozen, records=0), (), 1, 9)
+    for none in (empty, batches.set_aside(frozen, "by jo: bad data", 9)):
+        with pytest.raises(ProtocolError, match="no event"):
+            batches.send_event(none, "run/0/7", 10)
+
+
+def test_a_row_names_the_claim_that_froze_it_and_the_latest_ones(frozen: Batch) -> None:
+    batch = replace(frozen, claims=("first",))
+    assert batches.open_attempt(batch, 1, "first").claims == batches.open_attempt(batch, 1).claims == ("first",)
+    for number in range(batches.MOST_CLAIMS + 5):
+        batch = batches.open_attempt(batch, 1, f"c{number}")
+    assert len(batch.claims) == batches.MOST_CLAIMS
+    assert (batch.claims[0], batch.claims[-1]) == ("first", f"c{batches.MOST_CLAIMS + 4}")
+    done = batches.decide(batch, (), batch.attempt, 2)
+    assert batches.open_replay(done, "other", 3, "theirs").claims[-1] == "theirs"
 
 
 def test_a_set_aside_batch_gets_output_only_from_a_later_attempt(frozen: Batch) -> None:

@@ -11,6 +11,7 @@ from shardbatch.core.position import LATEST, SHARD_END, TRIM_HORIZON, after, at_
 from shardbatch.core.rows import Namespace
 from shardbatch.landing import layout
 from shardbatch.landing.location import Location, joined, locate, rewritten
+from tests.support.markers import highest_markers
 
 ORDERS = Namespace("orders-etl", "orders")
 
@@ -56,8 +57,8 @@ def test_of_the_markers_of_a_batch_the_highest_number_counts() -> None:
         "b.x.json",
     ]
 
-    assert layout.highest_markers(names) == {"b": (10, "b.10.json"), "c.d": (2, "c.d.2.json")}
-    assert layout.highest_markers([layout.marker_name("b", 12)]) == {"b": (12, "b.12.json")}
+    assert highest_markers(names) == {"b": (10, "b.10.json"), "c.d": (2, "c.d.2.json")}
+    assert highest_markers([layout.marker_name("b", 12)]) == {"b": (12, "b.12.json")}
 
 
 @pytest.mark.parametrize("scheme", ["s3://lake/staging", "s3a://lake/staging", "file:///staging", "/staging"])

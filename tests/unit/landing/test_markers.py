@@ -15,6 +15,7 @@ from shardbatch.errors import StagingError, UnsupportedSchema
 from shardbatch.landing import layout
 from shardbatch.landing.location import joined
 from shardbatch.landing.markers import TRIES, sums_folder, told
+from tests.support.markers import highest_markers
 from tests.support.roots import ROOT, MemoryRoot, decision
 
 MARKERS = joined(ROOT, layout.MARKERS)
@@ -70,7 +71,7 @@ def test_old_markers_are_read_and_the_guard_is_passed_over() -> None:
     (entry,) = told(root, ROOT).entries.values()
 
     assert (entry.decision.starts, entry.decision.app, entry.decision.interval) == ((("s", 1),), "", None)
-    assert layout.highest_markers([GUARD]), "an older reader takes it for a marker"
+    assert highest_markers([GUARD]), "an older reader takes it for a marker"
     assert "folders" not in json.loads(GUARD_TEXT), "and fails"
 
 

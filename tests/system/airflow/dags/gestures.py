@@ -62,7 +62,7 @@ def make(name: str) -> DAG:
             stream=KinesisStream(name, aws_conn_id="aws_local"),
             leases=SQLLeases("leases_local"),
             staging=Staging(str(FOLDER / "staging")),
-            claim=ClaimOptions(lease_duration=timedelta(seconds=15)),
+            claim=ClaimOptions(lease_duration=timedelta(seconds=10)),
             policy=Policies(sink="starts" if name in IN_SPARK else "own"),
         ) as batch,
     ):

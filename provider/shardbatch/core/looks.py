@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking at rows twice without staying in between: what was seen, and how long ago at least (PROTOCOL R7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+#: How often one claim goes away; what it has not seen by then is left to the next run.
+MOST_TIMES = 3
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Rows that earlier passes of this claim saw: of each the counter, and the seconds that have passed at least.
+
+    The time must have been measured by one clock that only runs forward, from after the look. A pass that waits for
+    less than ``shortest`` seconds stays.
+    """
+
+    seen: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    times: int = 0
+    shortest: float = 10.0
+
+    def knows(self, name: str) -> bool:
+        """Whether the row was seen before."""
+        return name in self.seen
+
+    def stood_still(self, name: str, counter: int, seconds: float) -> bool:
+        """Whether the row is as it was so long ago."""
+        before, passed = self.seen.get(name, (None, 0.0))
+        return before == counter and passed >= seconds
+
+    def go_away(self, counters: Mapping[str, int], seconds: float) -> LookAgain | None:
+        """What to raise in order to look again after that time; ``None`` to stay."""
+        if seconds < self.shortest:
+            return None
+        seen = {name: (counter, passed + seconds) for name, (counter, passed) in self.seen.items()}
+        seen.update((name, (counter, seconds)) for name, counter in counters.items())
+        return LookAgain(Looks(seen, self.times + 1, self.shortest), seconds)
+
+    def to_json(self) -> dict[str, list[float]]:
+        """As plain JSON; how often it went away stands under an empty name."""
+        return {"": [self.times, self.shortest], **{name: list(look) for name, look in self.seen.items()}}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, list[float]]) -> Looks:
+        """What :meth:`to_json` gave."""
+        times, shortest = found[""]
+        seen = {name: (int(look[0]), float(look[1])) for name, look in found.items() if name}
+        return cls(seen, int(times), float(shortest))
+
+
+class LookAgain(Exception):
+    """The use-case has to see whether rows stand still, and has changed nothing that the next pass does not do again.
+
+    Call it again with ``looks``, ``seconds`` from now at the earliest.
+    """
+
+    def __init__(self, looks: Looks, seconds: float) -> None:
+        super().__init__("Look again after {:.0f} s.".format(seconds))
+        self.looks = looks
+        self.seconds = seconds
