@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import boto3
@@ -23,7 +23,7 @@ class AwsServer:
     name: str
     url: str
     #: The file of certificates that clients need to trust it; ``None`` without encryption.
-    ca: str | None = None
+    ca: str | None = field(default=None, kw_only=True)
 
     def client(self, service: str, *, attempts: int = 4, **config: Any) -> Any:
         """A boto3 client of its own session (sessions are not safe to share between threads).

@@ -27,6 +27,6 @@ def moto_server(authority: Authority | None = None) -> Iterator[AwsServer]:
     server = AwsServer("moto", f"http://{LOOPBACK}:{port}")
     if authority is not None:
         command += ["-s", "-c", str(authority.certificate), "-k", str(authority.key)]
-        server = AwsServer("moto", f"https://{LOOPBACK}:{port}", str(authority.ca))
+        server = AwsServer("moto", f"https://{LOOPBACK}:{port}", ca=str(authority.ca))
     with running(command, server.client("s3", attempts=1).list_buckets):
         yield server
