@@ -112,7 +112,7 @@ def _elsewhere(bucket: str, region: str | None, asked: str, endpoint: str) -> OS
 
 
 def _unreached(error: failed.BotoCoreError, client: Any) -> OSError:
-    endpoint, words = client.meta.endpoint_url, str(error).strip().partition("\n")[0][:300]
+    endpoint, words = client.meta.endpoint_url, " ".join(str(error).split())[:300]
     if isinstance(error, failed.SSLError):
         return _made(S3Error, f"the certificate of {endpoint} was not accepted: {words}", _TRUST)
     if isinstance(error, (failed.ConnectTimeoutError, failed.ReadTimeoutError)):

@@ -186,11 +186,13 @@ class Upload:
         for sending in self._sending:
             sending.cancel()
         wait(self._sending)  # a part that arrives later would stay
-        if self._upload_id is None:
+        self._sending.clear()
+        upload_id, self._upload_id = self._upload_id, None
+        if upload_id is None:
             return
         try:
             self._client.abort_multipart_upload(
-                **self._object, UploadId=self._upload_id, **self._extra("AbortMultipartUpload")
+                **self._object, UploadId=upload_id, **self._extra("AbortMultipartUpload")
             )
         except (failed.BotoCoreError, failed.ClientError) as problem:
             log.warning("Parts of the object %s stay, unseen, until the bucket removes them: %s", self._path, problem)
