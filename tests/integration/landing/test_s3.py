@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import boto3
@@ -21,6 +20,7 @@ from shardbatch.errors import StagingError
 from shardbatch.landing import s3_streams
 from shardbatch.landing.area import StagingArea
 from shardbatch.landing.s3_files import s3_over
+from shardbatch.landing.writer import ParquetSliceWriter
 from tests.contract.landing_backends import SMALL, Bucket, make_bucket
 from tests.support.aws import ACCOUNT, REGION, SECRET, AwsServer
 from tests.support.batches import NAMESPACE, freeze, page
@@ -45,6 +45,12 @@ def over(server: Recorder, attempts: int = 1) -> pafs.FileSystem:
     session = boto3.session.Session(ACCOUNT, SECRET, region_name=REGION)
     retries: Any = {"total_max_attempts": attempts, "mode": "standard"}
     return s3_over(session.client("s3", endpoint_url=server.url, config=Config(retries=retries)))
+
+
+def land(writer: ParquetSliceWriter, megabytes: int) -> None:
+    for first in range(0, megabytes * 1_000, 1_000):
+        writer.write(page(first, 1_000, size=1_000))
+    writer.finish()
 
 
 def test_an_object_of_many_parts_is_seen_whole_once_it_is_closed(bucket: Bucket, client: Any, unique_name: str) -> None:
@@ -98,9 +104,7 @@ def test_an_upload_that_fails_is_ended_and_shows_nothing() -> None:
         area = StagingArea("s3://lake/staging", over(server), compression="none")
         writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON)
         with pytest.raises(StagingError, match="AccessDenied") as told:
-            for first in range(0, 100_000, 1_000):
-                writer.write(page(first, 1_000, size=1_000))
-            writer.finish()
+            land(writer, 100)
         writer.abandon()
 
         assert "docs/iam.md" in told.value.remedy
@@ -193,7 +197,7 @@ def test_an_empty_s3_has_neither_files_nor_folders() -> None:
 
 
 @pytest.fixture
-def environment(moto_server: AwsServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def environment(moto_server: AwsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a reader finds who is told nothing but a URI."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": ACCOUNT,
@@ -203,7 +207,6 @@ def environment(moto_server: AwsServer, monkeypatch: pytest.MonkeyPatch) -> Iter
         "AIRFLOW_CONN_LAKE": moto_server.connection(),
     }.items():
         monkeypatch.setenv(name, value)
-    yield
 
 
 @pytest.mark.parametrize("scheme", ["s3a", "s3n"])
