@@ -51,7 +51,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def area(tmp_path: Path) -> StagingArea:
-    # A folder that looks like a partition must not become a column, and what is special in a URI is a name's here (P17).
+    # A folder that looks like a partition must not become a column; what is special in a URI is part of a name (P17).
     staging = tmp_path / "env=prod" / ODD
     staging.mkdir(parents=True)
     return StagingArea(str(staging))
