@@ -96,10 +96,22 @@ def test_an_abandoned_slice_leaves_neither_object_nor_parts(bucket: Bucket, clie
     assert client.list_objects_v2(Bucket=bucket.name, Prefix=unique_name)["KeyCount"] == 0
 
 
-def test_an_upload_that_fails_is_ended_and_shows_nothing() -> None:
-    def refuse_the_second_part(asked: Asked) -> Answer | None:
-        return Answer(403, "<Error><Code>AccessDenied</Code></Error>") if "partNumber=2" in asked.path else None
+def refuse_the_second_part(asked: Asked) -> Answer | None:
+    return Answer(403, "<Error><Code>AccessDenied</Code></Error>") if "partNumber=2" in asked.path else None
 
+
+def test_closing_does_not_show_what_could_not_be_written() -> None:
+    with recorder(refuse_the_second_part) as server:
+        stream = over(server).open_output_stream("lake/big")
+        with pytest.raises(PermissionError, match="AccessDenied"):
+            stream.write(bytes(PART * 6))
+        with pytest.raises(PermissionError, match="AccessDenied"):
+            stream.close()
+        assert_never_completed(server)
+        assert all("uploadId" in one.path for one in server.asked if one.method == "PUT")
+
+
+def test_an_upload_that_fails_is_ended_and_shows_nothing() -> None:
     with recorder(refuse_the_second_part) as server:
         area = StagingArea("s3://lake/staging", over(server), compression="none")
         writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON)
@@ -108,9 +120,24 @@ def test_an_upload_that_fails_is_ended_and_shows_nothing() -> None:
         writer.abandon()
 
         assert "docs/iam.md" in told.value.remedy
-        asked = Counter((one.method, one.path.partition("?")[2].partition("=")[0]) for one in server.asked)
-        assert asked[("POST", "uploads")] == asked[("DELETE", "uploadId")] == 1
-        assert asked[("POST", "uploadId")] == 0, "it is never completed"
+        assert_never_completed(server)
+
+
+def test_an_abandoned_slice_is_never_completed() -> None:
+    with recorder() as server:
+        writer = StagingArea("s3://lake/staging", over(server), compression="none").slice(
+            NAMESPACE, "shard-0", TRIM_HORIZON
+        )
+        for first in range(0, 50_000, 1_000):
+            writer.write(page(first, 1_000, size=1_000))
+        writer.abandon()
+        assert_never_completed(server)
+
+
+def assert_never_completed(server: Recorder) -> None:
+    asked = Counter((one.method, one.path.partition("?")[2].partition("=")[0]) for one in server.asked)
+    assert asked[("POST", "uploads")] == asked[("DELETE", "uploadId")] == 1
+    assert asked[("POST", "uploadId")] == 0
 
 
 def test_few_parts_are_held_while_the_store_is_slow() -> None:
