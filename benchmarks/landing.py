@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What landing costs: bytes a second, CPU, and that memory stays bounded whatever the volume.
 
-    python benchmarks/landing.py [--megabytes 300] [--record-bytes 1000] [--compression zstd] [--json]
+    python benchmarks/landing.py [--megabytes 300] [--record-bytes 1000] [--compression zstd] [--json] [--s3 [ROUNDS]]
 
 Pages of 1,000 records are made once and landed again and again as one slice in a temporary folder. The growth of the
 process's largest resident size is taken from after the first row group, so that libraries are not counted.
+
+With ``--s3`` they are landed in a bucket of a local server instead (moto, in a process of its own), in turns through
+boto3, as staging does it, and through pyarrow's own S3, over TLS, each in a fresh process; the ratios are those of
+the medians.
 """
 
 from __future__ import annotations
@@ -13,12 +17,15 @@ import argparse
 import json
 import os
 import resource
+import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.rows import Namespace
@@ -48,12 +55,36 @@ def peak_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def measure(megabytes: int, record_bytes: int, compression: str) -> dict[str, float]:
+def s3_file_system(through: str, endpoint: str, ca: str) -> pafs.FileSystem:
+    """S3 on a local server: through ``boto3`` as Staging has it, or through ``pyarrow``."""
+    keys = {"access_key": "x", "secret_key": "y", "region": "eu-west-1"}
+    if through == "pyarrow":
+        place = endpoint.partition("://")[2]
+        return pafs.S3FileSystem(**keys, scheme="https", endpoint_override=place, tls_ca_file_path=ca)
+    os.environ["AIRFLOW_CONN_BENCH"] = json.dumps(
+        {
+            "conn_type": "aws",
+            "login": "x",
+            "password": "y",
+            "extra": {"region_name": "eu-west-1", "endpoint_url": endpoint, "verify": ca},
+        }
+    )
+    from shardbatch.hooks.staging import s3_file_system
+
+    return s3_file_system("bench")
+
+
+def measure(
+    megabytes: int, record_bytes: int, compression: str, through: str = "", endpoint: str = "", ca: str = ""
+) -> dict[str, float]:
     """Land one slice of that volume."""
     page = make_page(record_bytes)
     pages = max(1, (megabytes << 20) // (PAGE * record_bytes))
     with tempfile.TemporaryDirectory() as folder:
-        writer = StagingArea(folder, compression=compression).slice(
+        place, filesystem = (folder, None)
+        if through:
+            place, filesystem = "s3://bench/" + Path(folder).name, s3_file_system(through, endpoint, ca)
+        writer = StagingArea(place, filesystem, compression=compression).slice(
             Namespace("bench", "bench"), "shard-0", TRIM_HORIZON
         )
         warm = (40 << 20) // (PAGE * record_bytes)
@@ -66,7 +97,7 @@ def measure(megabytes: int, record_bytes: int, compression: str) -> dict[str, fl
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         written = sum(file.bytes for file in files)
         largest = max(file.bytes for file in files)
-        assert sum(path.stat().st_size for path in Path(folder).rglob("*.parquet")) == written
+        assert through or sum(path.stat().st_size for path in Path(folder).rglob("*.parquet")) == written
     payload = pages * PAGE * record_bytes
     return {
         "payload_mb": round(payload / 1e6, 1),
@@ -79,6 +110,31 @@ def measure(megabytes: int, record_bytes: int, compression: str) -> dict[str, fl
     }
 
 
+def compare(rounds: int, arguments: list[str]) -> dict[str, dict[str, float]]:
+    """Both ways to S3 in turns, against one server: the medians, and the one by the other."""
+    from tests.support.authority import make_authority
+    from tests.support.moto import moto_server
+
+    found: dict[str, list[dict[str, float]]] = {"boto3": [], "pyarrow": []}
+    with tempfile.TemporaryDirectory() as folder:
+        authority = make_authority(Path(folder))
+        for through in [*found] * rounds:
+            with moto_server(authority) as server:  # which holds all in memory
+                server.client("s3").create_bucket(
+                    Bucket="bench", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"}
+                )
+                way = ["--json", "--through", through, "--endpoint", server.url, "--ca", str(authority.ca)]
+                done = subprocess.run([sys.executable, __file__, *arguments, *way], check=True, capture_output=True)
+                found[through].append(json.loads(done.stdout.splitlines()[-1]))
+    medians = {
+        through: {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+        for through, runs in found.items()
+    }
+    names = ("mb_per_wall_s", "mb_per_cpu_s", "memory_growth_mb")
+    ratio = {name: round(medians["boto3"][name] / medians["pyarrow"][name], 2) for name in names}
+    return {**medians, "boto3 / pyarrow": ratio}
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -86,13 +142,25 @@ def main() -> None:
     parser.add_argument("--record-bytes", type=int, default=1000)
     parser.add_argument("--compression", default="zstd")
     parser.add_argument("--json", action="store_true", help="one line of JSON")
+    parser.add_argument("--s3", type=int, nargs="?", const=3, metavar="ROUNDS", help="compare the two ways to S3")
+    parser.add_argument("--through", default="", choices=("", "boto3", "pyarrow"), help=argparse.SUPPRESS)
+    parser.add_argument("--endpoint", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--ca", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    found = measure(options.megabytes, options.record_bytes, options.compression)
+    volume = (options.megabytes, options.record_bytes, options.compression)
+    if options.s3:
+        words = ("--megabytes", "--record-bytes", "--compression")
+        found = compare(options.s3, [text for pair in zip(words, map(str, volume), strict=True) for text in pair])
+    else:
+        found = {"": measure(*volume, options.through, options.endpoint, options.ca)}
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps(found if options.s3 else found[""]))
         return
-    for name, value in found.items():
-        print(f"{name:>18}  {value}")
+    for way, numbers in found.items():
+        if way:
+            print(way)
+        for name, value in numbers.items():
+            print(f"{name:>18}  {value}")
 
 
 if __name__ == "__main__":

@@ -11,13 +11,15 @@ import pytest
 from shardbatch.landing.area import StagingArea
 from shardbatch.landing.files import appears_whole
 from shardbatch.landing.location import locate
+from shardbatch.landing.s3_files import s3_over
 from shardbatch.landing.writer import Sizes
 from tests.support.aws import ACCOUNT, REGION, SECRET, AwsServer
 
 #: So small that a few hundred records make several row groups and files.
 SMALL = Sizes(row_group=4_096, file=6_000)
 
-NAMES = ("folder", "s3", "fsspec")
+#: ``s3`` is how staging reaches it, ``pyarrow-s3`` how a reader without boto3 does.
+NAMES = ("folder", "s3", "fsspec", pytest.param("pyarrow-s3", marks=pytest.mark.long))
 
 
 @dataclass(frozen=True)
@@ -64,23 +66,25 @@ def s3_filesystem(server: AwsServer) -> pafs.S3FileSystem:
 
 @dataclass(frozen=True)
 class Bucket:
-    """A bucket of a running server; a test takes a prefix of its own."""
+    """A bucket of a running server, as staging reaches it and as pyarrow does; a test takes a prefix of its own."""
 
     name: str
-    filesystem: pafs.S3FileSystem
+    filesystem: pafs.FileSystem
+    pyarrow: pafs.S3FileSystem
 
 
 def make_bucket(server: AwsServer, name: str = "lake") -> Bucket:
     """A new bucket."""
     server.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
-    return Bucket(name, s3_filesystem(server))
+    return Bucket(name, s3_over(server.client("s3", max_pool_connections=64)), s3_filesystem(server))
 
 
 def make_backend(name: str, request: pytest.FixtureRequest, unique_name: str) -> Backend:
     """The backend of a name; servers are started when the first test asks for one."""
-    if name == "s3":
+    if name in ("s3", "pyarrow-s3"):
         bucket = request.getfixturevalue("staging_bucket")
-        return _backend(bucket.filesystem, f"s3://{bucket.name}/{unique_name}", "s3://no-such-bucket-here/staging")
+        filesystem = bucket.filesystem if name == "s3" else bucket.pyarrow
+        return _backend(filesystem, f"s3://{bucket.name}/{unique_name}", "s3://no-such-bucket-here/staging")
     if name == "fsspec":
         import fsspec
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import boto3
@@ -22,6 +22,8 @@ class AwsServer:
 
     name: str
     url: str
+    #: The file of certificates that clients need to trust it; ``None`` without encryption.
+    ca: str | None = field(default=None, kw_only=True)
 
     def client(self, service: str, *, attempts: int = 4, **config: Any) -> Any:
         """A boto3 client of its own session (sessions are not safe to share between threads).
@@ -36,7 +38,7 @@ class AwsServer:
             s3={"addressing_style": "path"},
             **config,
         )
-        return session.client(service, endpoint_url=self.url, config=settings)
+        return session.client(service, endpoint_url=self.url, config=settings, verify=self.ca)
 
     def connection(self) -> str:
         """The value for an AIRFLOW_CONN_... variable that leads to this server."""

@@ -30,15 +30,15 @@ def _staging(namespace: Namespace, batch: Batch) -> Staging:
     from shardbatch.hooks.settings import default_staging
     from shardbatch.hooks.staging import Staging
     from shardbatch.landing.layout import staging_of
+    from shardbatch.landing.location import locate
 
     uri = staging_of(batch.manifest_uri or "", namespace, batch.batch_id)
     if uri is None:
         raise ConfigurationError("The batch's row names no manifest.", remedy="")
     given = default_staging()
-    found = Staging(uri)
-    if given is not None and given.scheme == found.scheme:
+    if given is not None and locate(given.uri).kind == locate(uri).kind:
         return Staging(uri, given.conn_id, given.region_name)
-    return found
+    return Staging(uri)
 
 
 def start(planned: ReplayRun, *, actor: str, note: str) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -109,14 +110,14 @@ def aws_hook(service: str, conn_id: str | None, region_name: str | None) -> AwsB
 
 
 def aws_session(hook: AwsBaseHook[Any], region_name: str | None) -> Any:
-    """The hook's boto3 session; a role that its connection names is assumed.
+    """The hook's boto3 session; a role that its connection names is assumed, and again before it ends.
 
     :raises ConfigurationError: if AWS does not allow that.
     """
     from botocore.exceptions import ClientError
 
     try:
-        return hook.get_session(region_name=region_name)
+        return _session(hook, region_name)
     except ClientError as error:
         if error.response.get("Error", {}).get("Code") not in ROLE_REFUSED:
             raise  # it may pass: rates, a clock, credentials that are being renewed, the service itself
@@ -126,27 +127,51 @@ def aws_session(hook: AwsBaseHook[Any], region_name: str | None) -> Any:
         ) from error
 
 
+def _session(hook: AwsBaseHook[Any], region_name: str | None) -> Any:
+    if hook.verify is None or not hook.conn_config.role_arn:
+        return hook.get_session(region_name=region_name)
+    from airflow.providers.amazon.aws.hooks.base_aws import SessionFactory
+
+    factory = SessionFactory(conn=hook.conn_config, region_name=region_name, config=hook.config)
+    # The provider asks for the role with a client that does not know the connection's "verify".
+    factory.basic_session._session.set_config_variable("ca_bundle", hook.verify)
+    return factory.create_session()
+
+
 def aws_client(service: str, conn_id: str | None, region_name: str | None, **config: Any) -> Any:
-    """A boto3 client; ``config`` (botocore's ``Config``) wins over the connection's own, which wins over
-    :data:`TIMEOUTS`.
+    """A boto3 client of what a connection says; ``config`` (botocore's ``Config``) wins over the connection's own,
+    which wins over :data:`TIMEOUTS`.
 
     :raises ConfigurationError: if the connection, the provider or the region is missing, or its role is not allowed.
+    """
+    hook = aws_hook(service, conn_id, region_name)
+    return client_of(hook, aws_session(hook, region_name), TIMEOUTS, **config)
+
+
+def client_of(hook: AwsBaseHook[Any], session: Any, defaults: Mapping[str, Any], **config: Any) -> Any:
+    """The one way from a connection to a client of Kinesis, DynamoDB or S3: with its endpoint (else that of
+    ``AWS_ENDPOINT_URL_…``), its ``verify`` (else ``AWS_CA_BUNDLE``), its ``config_kwargs`` with proxies, and a session
+    that renews its credentials.
+
+    :param defaults: of botocore's ``Config``, where the connection says nothing.
+    :param config: of botocore's ``Config``, whatever the connection says.
+    :raises ConfigurationError: if no region is named.
     """
     from botocore.config import Config
     from botocore.exceptions import NoRegionError
 
-    hook = aws_hook(service, conn_id, region_name)
+    service = hook.client_type
     try:
         # The hook's own client would name the calling operator to AWS, for which it looks at every loaded module.
-        return aws_session(hook, region_name).client(
+        return session.client(
             service_name=service,
             endpoint_url=hook.conn_config.get_service_endpoint_url(service),
-            config=Config(**TIMEOUTS).merge(hook.config).merge(Config(**config)),
+            config=Config(**defaults).merge(hook.config).merge(Config(**config)),
             verify=hook.verify,
         )
     except NoRegionError as error:
         raise ConfigurationError(
-            f"The connection {conn_id!r} names no region.",
+            f"The connection {hook.aws_conn_id!r} names no region.",
             remedy='Put {"region_name": "…"} into its extra, or give region_name.',
         ) from error
 

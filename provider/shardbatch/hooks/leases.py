@@ -3,26 +3,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.arns import region_for, require_one_region
 from shardbatch.hooks.connections import aws_client, connection, require_id, sql_target
 
 if TYPE_CHECKING:
     from shardbatch.core.ports import LeaseStore
+
+TABLE_ARN = re.compile(r"arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:[0-9]{12}:table/[A-Za-z0-9_.-]{3,255}")
 
 
 @dataclass(frozen=True)
 class DynamoDBLeases:
     """A DynamoDB table. All texts may be templates.
 
-    :param table: its name; several applications may share it.
+    :param table: its name, or its ARN (for a table of another account or region); several applications may share it.
     :param aws_conn_id: Airflow's AWS connection, default ``aws_default``; ``None``: the worker's own credentials.
-    :param region_name: default: the connection's.
-    :param create: make the table (on demand) if it is missing, default yes.
-    :raises ConfigurationError: for a table without a name, or a URL.
+    :param region_name: default: the ARN's, else the connection's. Another one than the ARN's is refused.
+    :param create: make the table (on demand) if it is missing, default yes. A table that is named by its ARN is never
+        made.
+    :raises ConfigurationError: for a table without a name, a URL, what is no table's ARN, or a region that is not the
+        ARN's.
     """
 
     table: str
@@ -35,9 +41,21 @@ class DynamoDBLeases:
             raise ConfigurationError("DynamoDBLeases has no table.", remedy="Give the table's name.")
         require_id("DynamoDBLeases(table)", self.table)
         require_id("DynamoDBLeases(aws_conn_id)", self.aws_conn_id)
+        self._require_table()
+
+    def _require_table(self) -> None:
+        if self.table.startswith("arn:") and "{{" not in self.table and not TABLE_ARN.fullmatch(self.table):
+            raise ConfigurationError(
+                f"DynamoDBLeases({self.table!r}) is not the ARN of a DynamoDB table.",
+                remedy="It looks like arn:aws:dynamodb:REGION:ACCOUNT:table/NAME.",
+            )
+        require_one_region("DynamoDBLeases", self.table, self.region_name)
 
     def rendered(self, render: Callable[[str], str]) -> DynamoDBLeases:
-        """With its templates rendered."""
+        """With its templates rendered.
+
+        :raises ConfigurationError: for a text that rendering left unusable.
+        """
         return replace(
             self,
             table=render(self.table),
@@ -54,7 +72,8 @@ class DynamoDBLeases:
 
         :raises ConfigurationError: if the connection or a library is missing.
         """
-        client = aws_client("dynamodb", self.aws_conn_id, self.region_name, max_pool_connections=32)
+        region_name = region_for(self.table, self.region_name)
+        client = aws_client("dynamodb", self.aws_conn_id, region_name, max_pool_connections=32)
         from shardbatch.stores import open_store
 
         return open_store(f"dynamodb://{self.table}", client=client, create=self.create)

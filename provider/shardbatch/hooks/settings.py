@@ -103,6 +103,8 @@ def leases_of(text: str, where: str) -> Leases:
     name = parts.netloc if not parts.path.strip("/") and not {"@", ":"} & set(parts.netloc) else ""
     if parts.scheme == "sql" and name and not options:
         return SQLLeases(name)
+    if parts.scheme == "dynamodb" and parts.netloc.startswith("arn:") and "@" not in text:
+        name = parts.netloc + parts.path  # an ARN has colons and a slash
     if parts.scheme == "dynamodb" and name and not options.keys() - {"conn_id", "region"}:
         return DynamoDBLeases(name, options.get("conn_id", "aws_default"), options.get("region"))
     raise ConfigurationError(

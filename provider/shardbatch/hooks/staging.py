@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from shardbatch.errors import ConfigurationError, ConnectionUnknown
-from shardbatch.hooks.connections import aws_hook, aws_session, require_id
+from shardbatch.hooks.connections import aws_hook, aws_session, client_of, require_id
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -90,37 +90,31 @@ class Staging:
         return StagingArea(self.uri, s3_file_system(self.conn_id, self.region_name))
 
 
-def s3_file_system(conn_id: str | None, region_name: str | None) -> FileSystem:
-    """pyarrow's S3 file system with the credentials of a connection; temporary ones last for one task.
+def s3_file_system(conn_id: str | None, region_name: str | None = None) -> FileSystem:
+    """S3 as a file system of pyarrow, with all that a boto3 client of this connection has: renewed credentials, proxy,
+    certificates, endpoint, … What stands as ``extra_args`` under ``service_config``, ``s3`` of the connection's extra
+    (``ServerSideEncryption``, ``SSEKMSKeyId``, …) is given with every upload.
 
-    :raises ConfigurationError: if the connection, its credentials or a library is missing, or its role is not allowed.
+    :param conn_id: Airflow's AWS connection; ``None``: the worker's own credentials.
+    :param region_name: of the bucket, default: the connection's.
+    :raises ConnectionUnknown: if there is no such connection, or it gives no credentials.
+    :raises ConfigurationError: if a library is missing, its role is not allowed, or ``extra_args`` cannot be sent.
     """
     hook = aws_hook("s3", conn_id, region_name)
-    from pyarrow.fs import S3FileSystem
+    from botocore import UNSIGNED
+
+    from shardbatch.hooks.settings import seconds_setting
+    from shardbatch.landing.s3_files import s3_over
 
     session = aws_session(hook, region_name)
-    credentials = session.get_credentials()
-    if credentials is None:
+    if hook.config.signature_version is not UNSIGNED and session.get_credentials() is None:
         raise ConnectionUnknown(  # a worker's role has none while its metadata service is away
             f"The connection {conn_id!r} gives no AWS credentials for the staging area.",
             remedy="Put them into the connection, or give the workers a role. It is tried again.",
         )
-    frozen = credentials.get_frozen_credentials()
-    from shardbatch.hooks.settings import seconds_setting
-
     seconds = seconds_setting("staging_timeout")
-    options: dict[str, Any] = {
-        "request_timeout": seconds,
-        "connect_timeout": min(seconds, 10.0),
-        "access_key": frozen.access_key,
-        "secret_key": frozen.secret_key,
-        "session_token": frozen.token,
-        "region": region_name or session.region_name,
-    }
-    endpoint = hook.conn_config.get_service_endpoint_url("s3")
-    if endpoint:
-        parts = urlsplit(endpoint)
-        options |= {"scheme": parts.scheme, "endpoint_override": parts.netloc}
-    if isinstance(hook.verify, str):
-        options["tls_ca_file_path"] = hook.verify
-    return S3FileSystem(**{name: value for name, value in options.items() if value})
+    defaults = {"read_timeout": seconds, "connect_timeout": min(seconds, 10.0), "retries": {"mode": "standard"}}
+    # A body is not hashed for its signature: its checksum is signed, and over TLS botocore leaves the hash out, too.
+    s3 = {"payload_signing_enabled": False, **(hook.config.s3 or {})}
+    client = client_of(hook, session, defaults, max_pool_connections=64, s3=s3)
+    return s3_over(client, hook.service_config.get("extra_args"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from shardbatch.core.policies import FanOut
 from shardbatch.core.position import LATEST, TRIM_HORIZON, Position, at_timestamp
 from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.arns import region_for, require_one_region
 from shardbatch.hooks.connections import aws_client, require_id
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class KinesisStream:
     :param stream_arn: the ARN, instead of the name.
     :param aws_conn_id: Airflow's AWS connection, default ``aws_default``; endpoint, role and region are taken from it.
         ``None`` stands for the worker's own credentials.
-    :param region_name: default: the connection's.
+    :param region_name: default: the ARN's, else the connection's. Another one than the ARN's is refused.
     :param start: where an application begins that has no checkpoints yet: ``TRIM_HORIZON`` (default: all that the
         stream still holds), ``LATEST``, or an aware ``datetime`` (records that arrived then or later). Counts once.
     :param page_records: records that one answer may hold at most, default 10,000 (1 to 10,000); those of aggregates
@@ -45,7 +46,8 @@ class KinesisStream:
         (default): for a shard that polling, as measured, cannot read to its tip within ``ReadLimits.duration``, if the
         connection's role may; ``ALWAYS``; ``NEVER``. An interval run polls.
     :raises ConfigurationError: for a stream without a name, what is neither a name nor an ARN, an unknown start,
-        ``deaggregate`` or ``fan_out``, a ``datetime`` without a zone, or a number out of its range.
+        ``deaggregate`` or ``fan_out``, a ``datetime`` without a zone, a number out of its range, or a region that is
+        not the ARN's.
     """
 
     name: str = ""
@@ -79,6 +81,7 @@ class KinesisStream:
         """See that texts that are ``known``, since they are no templates any more, can be used."""
         if known(self.address):
             self._require_address()
+            require_one_region("KinesisStream", self.address, self.region_name)
         if not isinstance(self.start, datetime) and self.start not in STARTS and known(self.start):
             raise ConfigurationError(
                 f"KinesisStream(start={self.start!r}) is not known.",
@@ -153,7 +156,7 @@ class KinesisStream:
         client = aws_client(
             "kinesis",
             self.aws_conn_id,
-            self.region_name,
+            region_for(self.address, self.region_name),
             retries={"total_max_attempts": 1, "mode": "standard"},  # the source itself retries, at the shard's pace
             max_pool_connections=64,
         )

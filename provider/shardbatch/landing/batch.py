@@ -12,7 +12,8 @@ from shardbatch.core.manifest import Manifest
 from shardbatch.errors import ManifestChanged, StagingError
 from shardbatch.landing import layout
 from shardbatch.landing.files import Files, explained
-from shardbatch.landing.location import joined, locate
+from shardbatch.landing.location import joined, locate, rewritten
+from shardbatch.landing.reach import HADOOP_S3, reach
 from shardbatch.landing.schema import RECORD_SCHEMA
 
 
@@ -31,9 +32,9 @@ class LandedBatch:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The Parquet files of the batch: plain paths of a local folder, URIs of any other."""
+        """The Parquet files of the batch: plain paths of a local folder, URIs of any other, those of S3 as ``s3://…``."""
         location = locate(self.staging)
-        folder = location.path if location.local else self.staging
+        folder = location.path if location.local else rewritten(self.staging, HADOOP_S3)
         return tuple(joined(folder, file.path) for file in self.manifest.files)
 
     def to_arrow(self) -> pa.Table:
@@ -61,8 +62,8 @@ def open_batch(uri: str, filesystem: pafs.FileSystem | None = None, *, digest: s
     """The frozen batch of a manifest.
 
     :param uri: the manifest's URI, as ``batch.manifest_uri`` has it.
-    :param filesystem: a file system of pyarrow that reaches it; default made from the URI (credentials from the
-        environment).
+    :param filesystem: a file system of pyarrow that reaches it; default made from the URI (credentials and settings
+        from the environment; S3, as ``s3://…`` or ``s3a://…``, through boto3 where it is installed).
     :param digest: the manifest's digest; if given, the document is compared with it.
     :raises ManifestChanged: if the document is not the one that was frozen.
     :raises UnsupportedSchema: if a later major version wrote it.
@@ -70,8 +71,7 @@ def open_batch(uri: str, filesystem: pafs.FileSystem | None = None, *, digest: s
     """
     location = locate(uri)
     if filesystem is None:
-        with explained("reach", uri):
-            filesystem = pafs.LocalFileSystem() if location.local else pafs.FileSystem.from_uri(uri)[0]
+        filesystem = reach(uri)
     content = Files(filesystem).read(location.path)
     if digest is not None and manifests.digest(content) != digest:
         raise ManifestChanged(f"The manifest {uri} is not the one that was frozen.", uri=uri)

@@ -16,6 +16,7 @@ from shardbatch.landing import layout
 from shardbatch.landing.files import Files, explained
 from shardbatch.landing.location import joined, locate, rewritten
 from shardbatch.landing.markers import told
+from shardbatch.landing.reach import HADOOP_S3, reach
 
 #: What Spark and Hive call the partition of null.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -55,17 +56,16 @@ def read_committed_files(
     :func:`shardbatch.spark.read_committed` has it.
 
     :param out: the root that was given to ``batch.output``.
-    :param filesystem: a file system of pyarrow that reaches it; default made from the URI (credentials from the
-        environment).
+    :param filesystem: a file system of pyarrow that reaches it; default made from the URI (credentials and settings
+        from the environment; S3 through boto3 where it is installed).
     :return: none, if no such batch is committed.
     :raises StagingError: if the markers or a folder that they name cannot be read.
     :raises ConfigurationError: for a moment without a time zone.
     """
     view = wanted(interval=interval, since=since, until=until, committed_since=committed_since, batches=batches)
-    location, shared = locate(out), rewritten(out, {"s3a": "s3", "s3n": "s3"})  # as others than Hadoop spell it
+    location, shared = locate(out), rewritten(out, HADOOP_S3)  # as others than Hadoop spell it
     if filesystem is None:
-        with explained("reach", out):
-            filesystem = pafs.LocalFileSystem() if location.local else pafs.FileSystem.from_uri(shared)[0]
+        filesystem = reach(out)
     files, root = Files(filesystem), os.path.abspath(location.path) if location.local else location.path
     shown_as = root if location.local else shared.rstrip("/")
 

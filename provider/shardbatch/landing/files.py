@@ -46,15 +46,16 @@ def explained(doing: str, where: str) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        number = getattr(error, "errno", None)
-        if number is None and isinstance(error, FileNotFoundError):
+        remedy = getattr(error, "remedy", None)
+        number = None if remedy else getattr(error, "errno", None)
+        if number is None and not remedy and isinstance(error, FileNotFoundError):
             number = errno.ENOENT
-        if number is None and isinstance(error, PermissionError):
+        if number is None and not remedy and isinstance(error, PermissionError):
             number = errno.EACCES
         reason = os.strerror(number) if number else str(error).strip().splitlines()[0][:300]
         raise StagingError(
             "Could not {} {}: {}.".format(doing, where, reason.rstrip(".")),
-            remedy=_REMEDIES.get(number or 0),
+            remedy=remedy or _REMEDIES.get(number or 0),
             path=where,
         ) from error
 
@@ -226,6 +227,12 @@ class Files:
             return [self.exists(path) for path in paths]
         with ThreadPoolExecutor(min(READERS, len(paths))) as pool:
             return list(pool.map(self.exists, paths))
+
+    def abandon(self, path: str) -> None:
+        """See that an object that is being written is not completed, where the file system can do that."""
+        drop = getattr(getattr(self.filesystem, "handler", None), "abandon", None)
+        if drop is not None:
+            drop(path)
 
     def delete(self, path: str) -> None:
         """Remove a file."""

@@ -86,6 +86,7 @@ class ParquetSliceWriter:
         self._pages = []
         try:
             if self._part is not None:
+                self._files.abandon(self._part.written_to)
                 self._part.close()
             if self._files.whole:
                 for part in self._parts:

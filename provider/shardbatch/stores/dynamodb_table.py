@@ -23,14 +23,14 @@ READY_TIMEOUT = 300.0
 
 
 def check_name(name: str) -> None:
-    """See that a table can have this name.
+    """See that a table can have this name, or that it is a table's ARN.
 
     :raises ConfigurationError: if DynamoDB would refuse it.
     """
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}", name):
+    if not re.fullmatch(r"(arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:[0-9]{12}:table/)?[A-Za-z0-9_.-]{3,255}", name):
         raise ConfigurationError(
             f"The DynamoDB table name {name!r} is not possible.",
-            remedy="Use 3 to 255 letters, digits, dots, dashes and underscores.",
+            remedy="Use 3 to 255 letters, digits, dots, dashes and underscores, or the table's ARN.",
         )
 
 
@@ -61,12 +61,19 @@ def definition(name: str) -> CreateTableInputTypeDef:
 def make_ready(client: DynamoDBClient, name: str, *, create: bool) -> None:
     """Make the table if there is none, and wait until it is active, whoever made it.
 
-    :raises StoreNotFound: if there is none and ``create`` is off.
+    A table that is named by its ARN may be another account's, where none can be made: it is never made.
+
+    :raises StoreNotFound: if there is none and ``create`` is off, or it is named by its ARN.
     :raises StoreError: if it is another kind of table, or does not become active.
     """
     deadline, pause = time.monotonic() + READY_TIMEOUT, 0.05
     while True:
         table = _describe(client, name)
+        if table is None and name.startswith("arn:"):
+            raise StoreNotFound(
+                f"There is no DynamoDB table {name}; one that is named by its ARN is not made.",
+                remedy="Correct the ARN, or make the table there as docs/stores.md has it.",
+            )
         if table is None and not create:
             raise StoreNotFound(f"The DynamoDB table {name} does not exist.")
         if table is None:

@@ -113,6 +113,21 @@ def test_lists_go_page_by_page(store: DynamoDBStore, calls: list[Call]) -> None:
     assert ["ExclusiveStartKey" in body for body in queries] == [False, True, True, True]
 
 
+def test_a_table_is_used_by_its_arn_and_never_made_by_it(ministack: AwsServer, unique_name: str) -> None:
+    client = ministack.client("dynamodb")
+    DynamoDBStore(client, unique_name).prepare()
+    arn = client.describe_table(TableName=unique_name)["Table"]["TableArn"]
+
+    use_all(DynamoDBStore(client, arn))
+
+    for create in (True, False):
+        with pytest.raises(StoreNotFound, match="by its ARN is not made") as told:
+            DynamoDBStore(client, arn + "-2", create=create).prepare()
+        assert told.value.remedy
+    assert DynamoDBStore(client, arn).pending() == ()
+    assert unique_name + "-2" not in client.list_tables()["TableNames"]
+
+
 def test_the_table_is_on_demand(store: DynamoDBStore) -> None:
     table = store.client.describe_table(TableName=store.table)["Table"]
     assert table["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+#: A folder's name with what breaks readers that take a path for a URI, a list or a pattern.
+ODD = "my area, 5%20 a:b;c+d#e&é"
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -48,12 +52,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def area(tmp_path: Path) -> StagingArea:
-    # A folder that looks like a partition must not become a column.
-    staging = tmp_path / "env=prod" / "staging area"
+    # A folder that looks like a partition must not become a column; what is special in a URI is part of a name (P17).
+    staging = tmp_path / "env=prod" / ODD
     staging.mkdir(parents=True)
     return StagingArea(str(staging))
 
 
 @pytest.fixture
 def out(tmp_path: Path) -> str:
-    return str(tmp_path / "out")
+    return str(tmp_path / f"out {ODD}")

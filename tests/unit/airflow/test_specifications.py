@@ -22,6 +22,7 @@ from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError, StagingError
 from shardbatch.hooks import settings
 from shardbatch.hooks.connections import aws_client, connection, sql_target
+from shardbatch.hooks.kcl import kcl_leases
 from shardbatch.hooks.staging import s3_file_system
 from shardbatch.local import StreamServer
 from shardbatch.stores import open_store
@@ -29,6 +30,7 @@ from tests.support.aggregates import FIXTURE
 from tests.support.silence import silent_proxy
 
 ARN = "arn:aws:kinesis:eu-west-1:111122223333:stream/orders"
+TABLE = "arn:aws:dynamodb:eu-north-1:111122223333:table/shard.leases"
 Connect = Callable[..., None]
 
 
@@ -36,6 +38,43 @@ def test_a_stream_by_name_or_arn() -> None:
     assert KinesisStream("orders").stream_name == "orders"
     assert KinesisStream(ARN).stream_name == "orders"
     assert KinesisStream(stream_arn=ARN).address == ARN
+
+
+def test_the_region_of_an_arn_is_the_one_that_is_asked(connection: Connect) -> None:
+    connection("aws", conn_type="aws", login="x", password="y", extra={"region_name": "us-east-1"})
+    source = KinesisStream(stream_arn=ARN, aws_conn_id="aws").open()
+    assert source._caller.client.meta.region_name == "eu-west-1"  # type: ignore[attr-defined]
+    for address in (TABLE, "leases"):
+        store = DynamoDBLeases(address, "aws").open()
+        asked = "us-east-1" if address == "leases" else address.split(":")[3]
+        assert store.client.meta.region_name == asked  # type: ignore[attr-defined]
+        assert store.table == address  # type: ignore[attr-defined]
+    assert KinesisStream(ARN, region_name="eu-west-1").stream_name == "orders"
+
+
+def test_a_region_beside_an_arn_of_another_is_refused() -> None:
+    def render(text: str) -> str:
+        return text.replace("{{ r }}", "us-east-1").replace("{{ arn }}", ARN)
+
+    for wrong in (
+        lambda: KinesisStream(ARN, region_name="us-east-1"),
+        lambda: KinesisStream("{{ arn }}", region_name="us-east-1").rendered(render),
+        lambda: KinesisStream(ARN, region_name="{{ r }}").rendered(render),
+        lambda: DynamoDBLeases(TABLE, region_name="us-east-1"),
+        lambda: settings.leases_of(f"dynamodb://{TABLE}?region=us-east-1", "--leases"),
+        lambda: kcl_leases(TABLE, "aws", "us-east-1"),
+    ):
+        with pytest.raises(ConfigurationError, match=r"is in eu-(west|north)-1, and region_name='us-east-1'"):
+            wrong()
+
+
+def test_a_lease_table_by_its_arn() -> None:
+    assert settings.leases_of(f"dynamodb://{TABLE}?conn_id=x", "--leases") == DynamoDBLeases(TABLE, "x")
+    for wrong in (TABLE + "/index/by_owner", "arn:aws:dynamodb:eu-north-1:1:table/leases", ARN):
+        with pytest.raises(ConfigurationError, match="is not the ARN of a DynamoDB table"):
+            DynamoDBLeases(wrong)
+        with pytest.raises(ConfigurationError):
+            settings.leases_of(f"dynamodb://{wrong}", "--leases")
 
 
 def test_starts() -> None:
@@ -266,10 +305,13 @@ def test_a_role_that_may_not_be_assumed_is_named_with_the_remedy(connection: Con
         server.server_close()
 
 
-def test_the_staging_file_system_has_the_connections_endpoint_and_token(connection: Connect) -> None:
-    extra = {"region_name": "eu-west-1", "endpoint_url": "http://127.0.0.1:9", "aws_session_token": "t0ken"}
+def test_the_staging_file_system_has_the_connections_endpoint_region_and_time_limits(connection: Connect) -> None:
+    extra = {"region_name": "eu-west-1", "endpoint_url": "http://127.0.0.1:9", "config_kwargs": {"read_timeout": 7}}
     connection("lake", conn_type="aws", login="AKIDEXAMPLE", password="hidden", extra=extra)
-    assert s3_file_system("lake", None).region == "eu-west-1"
+    meta = s3_file_system("lake").handler.client.meta  # type: ignore[attr-defined]
+    assert (meta.endpoint_url, meta.region_name) == ("http://127.0.0.1:9", "eu-west-1")
+    assert (meta.config.read_timeout, meta.config.connect_timeout) == (7, 10)
+    assert s3_file_system("lake", "eu-north-1").handler.client.meta.region_name == "eu-north-1"  # type: ignore[attr-defined]
 
 
 def test_a_bucket_that_accepts_and_says_nothing_fails_the_call(

@@ -117,6 +117,7 @@ def test_a_call_that_could_not_be_sent_is_judged_by_its_cause(error: Exception, 
 def test_a_role_that_cannot_be_assumed_is_final_only_if_it_is_refused(code: str, final: bool) -> None:
     class Hook:
         aws_conn_id = "aws"
+        verify = None
 
         def get_session(self, region_name: str | None) -> None:
             raise failed.ClientError({"Error": {"Code": code, "Message": "no"}}, "AssumeRole")

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What staging on S3 has of its own: uploads in parts, ranges, what is given up, and how readers find it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from typing import Any
+
+import boto3
+import pyarrow.fs as pafs
+import pytest
+from botocore.config import Config
+
+import shardbatch
+from shardbatch import Staging
+from shardbatch.core.position import TRIM_HORIZON
+from shardbatch.errors import StagingError
+from shardbatch.landing import s3_streams
+from shardbatch.landing.area import StagingArea
+from shardbatch.landing.s3_files import s3_over
+from shardbatch.landing.writer import ParquetSliceWriter
+from tests.contract.landing_backends import SMALL, Bucket, make_bucket
+from tests.support.aws import ACCOUNT, REGION, SECRET, AwsServer
+from tests.support.batches import NAMESPACE, freeze, page
+from tests.support.recorder import Answer, Asked, Recorder, empty_s3, recorder
+
+PART = s3_streams.PART
+ODD = "my staging/50%, a=b; c+d:e #f/é"
+
+
+@pytest.fixture(scope="module")
+def bucket(moto_server: AwsServer) -> Bucket:
+    return make_bucket(moto_server, "uploads")
+
+
+@pytest.fixture
+def client(moto_server: AwsServer) -> Any:
+    return moto_server.client("s3", max_pool_connections=64)
+
+
+def over(server: Recorder, attempts: int = 1) -> pafs.FileSystem:
+    """A file system whose calls the recorder gets."""
+    session = boto3.session.Session(ACCOUNT, SECRET, region_name=REGION)
+    retries: Any = {"total_max_attempts": attempts, "mode": "standard"}
+    return s3_over(session.client("s3", endpoint_url=server.url, config=Config(retries=retries)))
+
+
+def land(writer: ParquetSliceWriter, megabytes: int) -> None:
+    for first in range(0, megabytes * 1_000, 1_000):
+        writer.write(page(first, 1_000, size=1_000))
+    writer.finish()
+
+
+def test_an_object_of_many_parts_is_seen_whole_once_it_is_closed(bucket: Bucket, client: Any, unique_name: str) -> None:
+    content = os.urandom(PART * 2 + 12_345)
+    path = f"{bucket.name}/{unique_name}/big"
+    with bucket.filesystem.open_output_stream(path) as stream:
+        for at in range(0, len(content), 3_000_001):
+            stream.write(content[at : at + 3_000_001])
+        assert stream.tell() == len(content)
+        assert bucket.filesystem.get_file_info(path).type == pafs.FileType.NotFound
+
+    found = client.head_object(Bucket=bucket.name, Key=f"{unique_name}/big", PartNumber=1)
+    assert (found["ContentLength"], found["PartsCount"]) == (PART, 3)
+    with bucket.filesystem.open_input_stream(path) as stream:
+        assert stream.read() == content
+    with bucket.filesystem.open_input_file(path) as file:
+        assert file.size() == len(content)
+        for start, size in ((0, 10), (PART - 5, 10), (len(content) - 7, 100), (5, PART * 2)):
+            file.seek(start)
+            assert file.read(size) == content[start : start + size]
+
+
+@pytest.mark.parametrize("size", [0, 1, PART - 1, PART])
+def test_an_object_of_any_size_reads_back(bucket: Bucket, unique_name: str, size: int) -> None:
+    path, content = f"{bucket.name}/{unique_name}", b"\x01" * size
+    with bucket.filesystem.open_output_stream(path) as stream:
+        stream.write(content)
+    for opened in (bucket.filesystem.open_input_stream(path), bucket.filesystem.open_input_file(path)):
+        with opened as stream:
+            assert stream.read() == content
+
+
+def test_an_abandoned_slice_leaves_neither_object_nor_parts(bucket: Bucket, client: Any, unique_name: str) -> None:
+    area = StagingArea(f"s3://{bucket.name}/{unique_name}", bucket.filesystem, compression="none")
+    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON)
+    for first in range(0, 50_000, 1_000):
+        writer.write(page(first, 1_000, size=1_000))
+    assert client.list_multipart_uploads(Bucket=bucket.name)["Uploads"]
+
+    writer.abandon()
+
+    assert "Uploads" not in client.list_multipart_uploads(Bucket=bucket.name)
+    assert client.list_objects_v2(Bucket=bucket.name, Prefix=unique_name)["KeyCount"] == 0
+
+
+def refuse_the_second_part(asked: Asked) -> Answer | None:
+    return Answer(403, "<Error><Code>AccessDenied</Code></Error>") if "partNumber=2" in asked.path else None
+
+
+def test_closing_does_not_show_what_could_not_be_written() -> None:
+    with recorder(refuse_the_second_part) as server:
+        stream = over(server).open_output_stream("lake/big")
+        with pytest.raises(PermissionError, match="AccessDenied"):
+            stream.write(bytes(PART * 6))
+        with pytest.raises(PermissionError, match="AccessDenied"):
+            stream.close()
+        assert_never_completed(server)
+        assert all("uploadId" in one.path for one in server.asked if one.method == "PUT")
+
+
+def test_an_upload_that_fails_is_ended_and_shows_nothing() -> None:
+    with recorder(refuse_the_second_part) as server:
+        area = StagingArea("s3://lake/staging", over(server), compression="none")
+        writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON)
+        with pytest.raises(StagingError, match="AccessDenied") as told:
+            land(writer, 100)
+        writer.abandon()
+
+        assert "docs/iam.md" in told.value.remedy
+        assert_never_completed(server)
+
+
+def test_an_abandoned_slice_is_never_completed() -> None:
+    with recorder() as server:
+        writer = StagingArea("s3://lake/staging", over(server), compression="none").slice(
+            NAMESPACE, "shard-0", TRIM_HORIZON
+        )
+        for first in range(0, 50_000, 1_000):
+            writer.write(page(first, 1_000, size=1_000))
+        writer.abandon()
+        assert_never_completed(server)
+
+
+def assert_never_completed(server: Recorder) -> None:
+    asked = Counter((one.method, one.path.partition("?")[2].partition("=")[0]) for one in server.asked)
+    assert asked[("POST", "uploads")] == asked[("DELETE", "uploadId")] == 1
+    assert asked[("POST", "uploadId")] == 0
+
+
+def test_few_parts_are_held_while_the_store_is_slow() -> None:
+    finished, parts, early = threading.Event(), [], []
+
+    def slow(asked: Asked) -> Answer | None:
+        if "partNumber" in asked.path:
+            parts.append(len(asked.body))
+            if len(parts) == 1:
+                early.append(finished.wait(0.3))  # it cannot be, however slow this machine is
+        return None
+
+    def write(stream: Any) -> None:
+        for _ in range(s3_streams.IN_FLIGHT + 1):
+            stream.write(bytes(PART))
+        finished.set()
+
+    with recorder(slow) as server:
+        stream = over(server).open_output_stream("lake/big")
+        writer = threading.Thread(target=write, args=(stream,))
+        writer.start()
+        writer.join()
+        stream.close()
+    assert parts == [PART] * (s3_streams.IN_FLIGHT + 1)
+    assert early == [False]
+
+
+def test_a_completion_whose_answer_was_lost_is_found_to_have_happened() -> None:
+    completions = []
+
+    def lose_the_answer(asked: Asked) -> Answer | None:
+        if asked.method == "POST" and "uploadId" in asked.path:
+            completions.append(asked)
+            code, status = ("NoSuchUpload", 404) if len(completions) > 1 else ("InternalError", 500)
+            return Answer(status, f"<Error><Code>{code}</Code></Error>")
+        if asked.method == "HEAD":
+            return Answer(200, headers={"Content-Length": str(PART), "Last-Modified": "Sat, 28 Nov 2026 20:00:00 GMT"})
+        return None
+
+    with recorder(lose_the_answer) as server, over(server, attempts=2).open_output_stream("lake/big") as stream:
+        stream.write(bytes(PART))
+    assert len(completions) == 2
+    assert not [one for one in server.asked if one.method == "DELETE"]
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_an_error() -> None:
+    def replaced(asked: Asked) -> Answer | None:
+        if asked.method != "GET":
+            return None
+        if "if-match" in asked.headers:
+            return Answer(412, "<Error><Code>PreconditionFailed</Code></Error>")
+        return Answer(206, "tail", {"ETag": '"one"', "Content-Range": "bytes 96-99/100"})
+
+    with recorder(replaced) as server, over(server).open_input_file("lake/x") as file:
+        assert file.read_at(4, 96) == b"tail"
+        with pytest.raises(OSError, match="was replaced while it was read"):
+            file.read_at(4, 0)
+
+
+def test_a_list_goes_on_beyond_its_first_page() -> None:
+    def paged(asked: Asked) -> Answer | None:
+        if "list-type" not in asked.path:
+            return None
+        name, more = ("b", "false") if "continuation-token" in asked.path else ("a%20a", "true")
+        return Answer(
+            200,
+            f"<ListBucketResult><IsTruncated>{more}</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
+            f"<EncodingType>url</EncodingType><Contents><Key>x/{name}</Key><Size>1</Size>"
+            "<LastModified>2026-11-28T20:00:00Z</LastModified></Contents></ListBucketResult>",
+        )
+
+    with recorder(paged) as server:
+        found = over(server).get_file_info(pafs.FileSelector("lake/x"))
+    assert [info.path for info in found] == ["lake/x/a a", "lake/x/b"]
+
+
+def test_an_empty_s3_has_neither_files_nor_folders() -> None:
+    with recorder(empty_s3) as server:
+        filesystem = over(server)
+        assert filesystem.get_file_info("lake/x").type == pafs.FileType.NotFound
+        assert filesystem.get_file_info(pafs.FileSelector("lake/x", allow_not_found=True)) == []
+        with pytest.raises(FileNotFoundError):
+            filesystem.get_file_info(pafs.FileSelector("lake/x"))
+
+
+@pytest.fixture
+def environment(moto_server: AwsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a reader finds who is told nothing but a URI."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": ACCOUNT,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_ENDPOINT_URL_S3": moto_server.url,
+        "AIRFLOW_CONN_LAKE": moto_server.connection(),
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("scheme", ["s3a", "s3n"])
+@pytest.mark.usefixtures("environment")
+def test_readers_open_what_staging_takes(bucket: Bucket, unique_name: str, scheme: str) -> None:
+    area = Staging(f"{scheme}://{bucket.name}/{unique_name}/{ODD}", "lake").open()
+    assert isinstance(area, StagingArea)
+    frozen = freeze(area, {"shard-0": 30, "shard-1": 3})
+
+    batch = shardbatch.open_batch(frozen.uri, digest=frozen.digest)
+
+    assert batch.to_arrow().num_rows == 33
+    assert all(file.startswith(f"s3://{bucket.name}/{unique_name}/{ODD}/") for file in batch.files)
+
+    out = f"{scheme}://{bucket.name}/{unique_name}/out {ODD}"
+    assert shardbatch.read_committed_files(out) == []
+
+
+def test_the_sizes_of_a_small_slice_are_those_of_the_objects(bucket: Bucket, client: Any, unique_name: str) -> None:
+    area = StagingArea(f"s3://{bucket.name}/{unique_name}", bucket.filesystem, sizes=SMALL)
+    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON)
+    writer.write(page(0, 300, size=100))
+    for file in writer.finish():
+        assert client.head_object(Bucket=bucket.name, Key=f"{unique_name}/{file.path}")["ContentLength"] == file.bytes
