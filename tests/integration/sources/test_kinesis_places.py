@@ -106,6 +106,17 @@ def test_a_start_in_the_future_is_an_error_that_waiting_mends(world: World) -> N
     assert caught.value.retryable
 
 
+def test_a_start_that_is_ahead_by_a_moment_is_waited_for(world: World) -> None:
+    """Of two machines of the service one may be behind the other, and a claim goes by one of them."""
+    instant = world.time.clock.now_ms() + 500
+    reading = world.source().read(FIRST, at_timestamp(instant))
+    world.put(b"before")
+    assert next(reading).records.num_rows == 0
+    assert world.time.clock.now_ms() >= instant
+    world.put(b"then")
+    assert payloads(until(reading, 1)) == [b"then"]
+
+
 def below(source: KinesisSource, start: str) -> None:
     """The first answer that is asked for at a place also has what stands before it."""
     honest, polled = source._caller.records, []

@@ -112,6 +112,9 @@ class ShardReader:
         except ShardNotFound as error:
             return self._gone(error)
         except PlaceRefused as error:
+            if self._next.kind is Kind.AT_TIMESTAMP:  # ahead of the service's clock, perhaps by a moment only
+                self._way.drop()
+                return (), Pause(self._patience.failed(error))
             self._begin_at_oldest(error)
             return (), Pause()
         except (InvalidAnswer, Unreachable) as error:
@@ -202,7 +205,7 @@ class ShardReader:
         self._way.drop()
         self._proof = None
         if self._from_oldest or self._next.kind is not Kind.AFTER_SEQUENCE_NUMBER:
-            raise error if self._next.kind is Kind.AT_TIMESTAMP else malformed(error)
+            raise malformed(error)
         self._from_oldest = True
         self._start, self._last_read, self._expected = self._next, None, self._next.sequence_number
 
