@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -255,3 +256,13 @@ def test_a_stream_that_is_denied_once_is_not_missing(world: World) -> None:
     world.client.delete_stream(StreamName=STREAM)
     with pytest.raises(StreamNotFound):
         world.source().list_shards()
+
+
+def test_a_missing_stream_is_not_told_as_a_shard_whose_retention_has_passed(world: World) -> None:
+    source = KinesisSource(world.client, "ordres", clock=world.time.clock)
+    for ask in (source.identity, source.list_shards, lambda: next(source.read(FIRST, TRIM_HORIZON))):
+        with pytest.raises(StreamNotFound) as caught:
+            ask()
+        told = "".join(traceback.format_exception(caught.value))
+        assert "Check the stream's name" in told
+        assert "Its retention" not in told
