@@ -269,7 +269,7 @@ def _tell_ahead(consumer: Consumer, found: Plan, application: Application, reach
         shards = named([lease.shard_id for lease in found.ahead])
         consumer.say(text.format("{} are".format(shards), utc(first), "them"))
     elif application.start_position.ahead_of(reached_ms):
-        consumer.say(text.format("The application is", utc(application.start_position.timestamp_ms), "the stream"))
+        consumer.say(text.format("The application is", utc(application.start_position.timestamp_ms or 0), "the stream"))
 
 
 def _nothing(consumer: Consumer, found: Plan, stamped: Stamped) -> Claim:
