@@ -19,7 +19,7 @@ from shardbatch.consumer.listing import find_parents, list_shards, named
 from shardbatch.consumer.maintenance import compact
 from shardbatch.consumer.replay import look
 from shardbatch.consumer.settle import Stamped, read_batches, settle
-from shardbatch.consumer.staging_place import require_batch_here, require_slices_here
+from shardbatch.consumer.staging_place import require_batch_here, require_folder, require_slices_here
 from shardbatch.consumer.watch import abandoned, stood_still, waiting_ms
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
@@ -68,13 +68,14 @@ def claim(consumer: Consumer, owner: Owner) -> Claim:
     :raises BatchParked: if this run's own batch waits for a person.
     :raises ReplayRefused: if the batch that this run was told to replay is not committed, or its owner is at work.
     :raises SlicesGone: if files of that batch are not in staging any more.
+    :raises StagingMissing: if the staging folder is not there, and this application has rows.
     :raises StagingMoved: if slices or batches that are not done stand in another staging folder than this run's.
     :raises UnsupportedSchema: if the application's rows are not of this version.
     """
     me = str(owner)
     consumer.store.prepare()
     consumer.require_version()
-    consumer.landing.check(consumer.namespace)
+    require_folder(consumer)
     if consumer.replay is not None:
         return Claim(Outcome.REPLAY, batch_id=look(consumer, owner, consumer.replay).batch_id)
     application = enrol(consumer, owner)
