@@ -183,7 +183,7 @@ class StagingError(ShardbatchError):
 
 
 class StagingMissing(StagingError):
-    """The staging folder is not there; it is not made, since a mount that is missing must not become an empty folder."""
+    """The staging folder is not there. It is not made: a mount that is missing must not become an empty folder."""
 
     remedy = "Mount it on every worker, or create it, writable for the workers' user; then clear the task."
     retryable = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real MariaDB or MySQL, if one is installed: none comes in a wheel (Debian: `apt-get install mariadb-server-core`)."""
+"""A real MariaDB or MySQL, if one is installed: none comes in a wheel (Debian: the package mariadb-server-core)."""
 
 from __future__ import annotations
 

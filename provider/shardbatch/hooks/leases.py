@@ -100,7 +100,13 @@ class SQLLeases:
         from shardbatch.stores.sql import SQLStore
 
         limit = seconds_setting("store_timeout")
-        return SQLStore(target.url, create=self.create, arguments=target.arguments, time_limit=limit)
+        return SQLStore(
+            target.url,
+            create=self.create,
+            arguments=target.arguments,
+            password=target.password,
+            time_limit=limit,
+        )
 
 
 Leases: TypeAlias = DynamoDBLeases | SQLLeases

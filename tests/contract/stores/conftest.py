@@ -15,7 +15,6 @@ from shardbatch.core.rows import Namespace
 from tests.contract.stores import backends
 from tests.contract.stores.rows import fresh
 
-
 #: Whatever of the two is installed, if any; its races take minutes.
 MYSQL = pytest.param("mysql", marks=pytest.mark.long)
 

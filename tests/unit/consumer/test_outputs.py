@@ -249,9 +249,7 @@ def test_a_task_beside_the_work_that_a_person_marked_is_noted(rig: Rig) -> None:
 def test_a_work_that_a_person_marked_before_it_began_is_told_to_be_cleared(rig: Rig) -> None:
     """Nobody saw that it is given the batch: its own code looks that up."""
     made = frozen(rig)
-    with pytest.raises(
-        NothingFinished, match=r"load is a success and has left nothing.*person marked it.*clear it"
-    ):
+    with pytest.raises(NothingFinished, match=r"load is a success and has left nothing.*person marked it.*clear it"):
         rig.commit("r1", made, works=[Work("load", given=False)])
     rig.end(made, "load")  # it ran: then it is the job that has to enter a block
     with pytest.raises(NothingFinished, match="entered a block") as caught:
