@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
+from importlib.metadata import entry_points
 from typing import Any
 
 import pytest
@@ -305,3 +306,9 @@ def test_a_generic_connection_is_told_what_it_is(connection: Connect) -> None:
         SQLLeases("leases").open()
     with pytest.raises(ConfigurationError, match=r"did not know the type.*\[aws\].*AIRFLOW_CONN_LEASES"):
         aws_client("kinesis", "leases", None)
+
+
+def test_the_extras_bring_the_types_of_their_connections() -> None:
+    infos = [entry.load()() for entry in entry_points(group="apache_airflow_provider")]
+    known = {each["connection-type"] for info in infos for each in info.get("connection-types", ())}
+    assert {"aws", "spark", "postgres", "sqlite"} <= known
