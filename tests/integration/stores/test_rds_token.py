@@ -13,9 +13,11 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from shardbatch import SQLLeases
 from shardbatch.stores.sql import SQLStore
+from tests.support.mysql import MysqlServer
 from tests.support.ports import LOOPBACK
 from tests.support.postgres import USER, PostgresServer
 from tests.support.waiting import wait_until
@@ -123,3 +125,25 @@ def test_every_connection_signs_in_with_a_token_of_its_own(
         assert "AKIDRDS" in token
     assert later != [first]
     assert "Signature" not in repr(store)
+
+
+@pytest.mark.long
+def test_a_driver_of_mysql_takes_the_password_that_is_given_for_a_connection(
+    mysql_server: MysqlServer, unique_name: str
+) -> None:
+    url = sa.make_url(mysql_server.create_database(unique_name))
+    asked: list[str] = []
+
+    def password() -> str:
+        asked.append(str(url.password))
+        return asked[-1]
+
+    store = SQLStore(
+        sa.URL.create(url.drivername, url.username, host=url.host, port=url.port, database=url.database),
+        password=password,
+    )
+    store.prepare()
+    with store.engine.connect(), store.engine.connect() as another:
+        assert another.exec_driver_sql("SELECT 1").scalar() == 1
+    store.close()
+    assert len(asked) == 2
