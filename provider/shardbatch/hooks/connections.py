@@ -26,6 +26,8 @@ DATABASES = {
     "mariadb": ("mariadb", ("pymysql", "MySQLdb")),
     "sqlite": ("sqlite", ("sqlite3",)),
 }
+#: Our extras that bring the providers which define these types.
+SQL_EXTRAS = "[postgres], [mysql] or [sqlite]"
 _DRIVER_WORDS = {"MySQLdb": "mysqldb", "sqlite3": "pysqlite"}
 
 
@@ -98,7 +100,7 @@ def aws_hook(service: str, conn_id: str | None, region_name: str | None) -> AwsB
         ) from error
     found = None if conn_id is None else connection(conn_id)
     if found is not None and found.conn_type not in ("aws", None, ""):
-        _refuse_generic(found, "aws")
+        refuse_generic(found, "[aws]")
         raise ConfigurationError(
             f"The connection {conn_id!r} is of type {found.conn_type!r}, not aws.",
             remedy="Name a connection of type Amazon Web Services.",
@@ -173,7 +175,7 @@ def sql_target(conn_id: str) -> SQLTarget:
 
     found = connection(conn_id)
     if found.conn_type not in DATABASES:
-        _refuse_generic(found, "postgres], [mysql] or [sqlite")
+        refuse_generic(found, SQL_EXTRAS)
         raise ConfigurationError(
             f"The connection {conn_id!r} is of type {found.conn_type!r}, which cannot keep leases.",
             remedy=f"Name one of type {', '.join(sorted(DATABASES))}, or use DynamoDBLeases.",
@@ -253,7 +255,7 @@ def rds_token(conn_id: str, aws_conn_id: str | None, host: str, port: int, login
     return token
 
 
-def _refuse_generic(found: Connection, extras: str) -> None:
+def refuse_generic(found: Connection, extras: str) -> None:
     """Say what has become of a connection whose type Airflow did not know. It is not guessed: the fields of each type
     mean something else.
 
@@ -263,7 +265,7 @@ def _refuse_generic(found: Connection, extras: str) -> None:
         raise ConfigurationError(
             f"The connection {found.conn_id!r} is of type 'generic': Airflow did not know the type when it was added.",
             remedy="Install the Airflow provider of that type where connections are added (as the extra of "
-            f"airflow-provider-shardbatch: [{extras}]), then delete the connection and add it again; or give it as "
+            f"airflow-provider-shardbatch: {extras}), then delete the connection and add it again; or give it as "
             f"JSON in AIRFLOW_CONN_{found.conn_id.upper()}, which needs no provider.",
         )
 

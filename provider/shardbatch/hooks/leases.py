@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from shardbatch.errors import ConfigurationError
-from shardbatch.hooks.connections import aws_client, connection, require_id, sql_target
+from shardbatch.hooks.connections import (
+    SQL_EXTRAS,
+    aws_client,
+    connection,
+    refuse_generic,
+    require_id,
+    sql_target,
+)
 
 if TYPE_CHECKING:
     from shardbatch.core.ports import LeaseStore
@@ -85,9 +92,11 @@ class SQLLeases:
     def shared(self) -> bool:
         """Whether several Airflow deployments may use this store: all but a SQLite file.
 
-        :raises ConfigurationError: if there is no such connection.
+        :raises ConfigurationError: if there is no such connection, or its type is not known.
         """
-        return connection(self.conn_id).conn_type != "sqlite"
+        found = connection(self.conn_id)
+        refuse_generic(found, SQL_EXTRAS)
+        return found.conn_type != "sqlite"
 
     def open(self) -> LeaseStore:
         """The store; no call is made yet.

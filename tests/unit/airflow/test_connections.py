@@ -302,8 +302,9 @@ def test_a_token_that_cannot_be_had_is_refused_by_name(
 
 def test_a_generic_connection_is_told_what_it_is(connection: Connect) -> None:
     connection("leases", conn_type="generic", host="/leases.db")
-    with pytest.raises(ConfigurationError, match=r"did not know the type.*\[sqlite\].*delete.*AIRFLOW_CONN_LEASES"):
-        SQLLeases("leases").open()
+    for ask in (SQLLeases("leases").open, SQLLeases("leases").shared):
+        with pytest.raises(ConfigurationError, match=r"did not know the type.*\[sqlite\].*delete.*AIRFLOW_CONN_LEASES"):
+            ask()
     with pytest.raises(ConfigurationError, match=r"did not know the type.*\[aws\].*AIRFLOW_CONN_LEASES"):
         aws_client("kinesis", "leases", None)
 
