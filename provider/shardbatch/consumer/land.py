@@ -181,7 +181,7 @@ class _Task:
         fails, whatever the policy. When it is to fail the others end with what they have, and land it."""
         self.first_error = self.first_error or error
         self.landed.errors[held.shard_id] = named(error)[:SHORT]
-        done = "read"
+        done = "noted on its lease" if isinstance(error, StoreError) else "read"
         if isinstance(error, StagingError):
             self.unlanded = self.unlanded or error
             done = "landed"

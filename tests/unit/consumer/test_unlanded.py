@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from shardbatch.consumer.hold import Held
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions
-from shardbatch.errors import SourceError, StagingError
+from shardbatch.core.slice import Slice
+from shardbatch.errors import SourceError, StagingError, StoreError
 from shardbatch.landing.writer import ParquetSliceWriter
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
@@ -75,3 +77,23 @@ def test_the_task_tells_of_the_disk_and_not_of_the_shard_that_failed_before_it(
     with pytest.raises(StagingError, match="No space left"):
         rig.land("r1", found, limits=ReadLimits(concurrency=1))
     assert any("could not be read: broken" in line for line in rig.said)
+
+
+def test_what_cannot_be_noted_is_not_told_as_a_shard_that_cannot_be_read(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, *_ = rig.stream.shards
+    rig.stream.put("a", shard_id=first)
+    sent = rig.stream.put("b", shard_id=second)
+    note = Held.land
+
+    def silent(held: Held, landed: Slice, begun: Slice | None = None) -> bool:
+        if held.shard_id == first:
+            raise StoreError("The store does not answer.")
+        return note(held, landed, begun)
+
+    monkeypatch.setattr(Held, "land", silent)
+    (landed,) = rig.land("r1", rig.claim("r1", options=ClaimOptions(read_tasks=1)))
+    assert list(landed.errors) == [first]
+    assert any(f"Shard {first} could not be noted on its lease: The store" in line for line in rig.said)
+    assert rig.records(rig.freeze("r1").batch_id or "") == sent
