@@ -30,8 +30,8 @@ def main() -> int:
         "kinesis",
         endpoint_url=given.endpoint_url,
         region_name="us-east-1",
-        aws_access_key_id="local",
-        aws_secret_access_key="local",
+        aws_access_key_id="local-key",
+        aws_secret_access_key="not-checked-here",
     )
     done = 0
     flights = read_flights(given.records, Expected())

@@ -22,6 +22,7 @@
     ├── StoreError                  the lease store could not be read or written
     │   └── StoreNotFound           its table is missing and must not be created
     ├── StagingError                landed files or a manifest could not be read or written
+    │   ├── StagingMissing          the staging folder itself is not there
     │   ├── ManifestChanged         a manifest is not the one that was frozen
     │   └── SlicesGone              files of a batch that is to be replayed are not there any more
     ├── ProtocolError               the state of leases and batches forbids this step
@@ -187,6 +188,13 @@ class StagingError(ShardbatchError):
     """The staging area could not be read or written."""
 
     remedy = "Check that the staging folder exists, is writable for the workers and has space left."
+
+
+class StagingMissing(StagingError):
+    """The staging folder is not there. It is not made: a mount that is missing must not become an empty folder."""
+
+    remedy = "Mount it on every worker, or create it, writable for the workers' user; then clear the task."
+    retryable = False
 
 
 class ManifestChanged(StagingError):

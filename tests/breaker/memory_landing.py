@@ -112,6 +112,9 @@ class MemoryLanding:
         """What an application writes below a root."""
         self.written.setdefault((self.outputs.place(root), start_id), []).extend(rows)
 
+    def make(self) -> None:
+        """It is there."""
+
     def check(self, namespace: Namespace) -> None:
         """Always there."""
 

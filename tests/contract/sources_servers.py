@@ -19,7 +19,7 @@ from shardbatch.core.position import Position
 from shardbatch.core.shard import Shard
 from shardbatch.local import StreamServer
 from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
-from tests.support.aws import AwsServer
+from tests.support.aws import REGION, AwsServer
 from tests.support.waiting import wait_until
 
 MIDDLE = 2**127
@@ -166,7 +166,8 @@ def to_tip(pages: Iterator[Page]) -> list[Page]:
 
 def local(stack: ExitStack, *, ends_late: bool) -> World:
     """The embedded server in one of the two ways in which servers end a shard."""
-    server = StreamServer(end_with_records=not ends_late, name_children=not ends_late, heartbeat_seconds=0.1).start()
+    changes = {"end_with_records": not ends_late, "name_children": not ends_late, "heartbeat_seconds": 0.1}
+    server = StreamServer(region=REGION, **changes).start()
     stack.callback(server.stop)
     aws = AwsServer("local", server.endpoint_url)
 

@@ -55,7 +55,7 @@ def test_the_wheel_has_both_entry_points_and_they_load(wheel: zipfile.ZipFile, t
 
 
 def test_the_wheel_has_the_extras(metadata: email.message.Message) -> None:
-    assert {"aws", "spark", "local", "postgres"} <= set(metadata.get_all("Provides-Extra", []))
+    assert {"aws", "spark", "local", "postgres", "mysql", "sqlite"} <= set(metadata.get_all("Provides-Extra", []))
 
 
 def test_spark_and_its_client_have_one_version(metadata: email.message.Message) -> None:

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import uuid
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support import dynamodb, kinesis, moto, ports, postgres
+from tests.support import dynamodb, kinesis, moto, mysql, ports, postgres
 from tests.support.aws import AwsServer
 from tests.support.kinesis import KinesisServer
+from tests.support.mysql import MysqlServer
 from tests.support.postgres import PostgresServer
 
 #: Of each AWS service one emulator is played by `make test`; these are the second ones.
@@ -60,6 +62,16 @@ def moto_server() -> Iterator[AwsServer]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     with postgres.postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql_server() -> Iterator[MysqlServer]:
+    """Skips the test where no such server, or no driver for it, is installed."""
+    program = mysql.program()
+    if program is None or importlib.util.find_spec("pymysql") is None:
+        pytest.skip(mysql.ABSENT)
+    with mysql.mysql_server(program) as server:
         yield server
 
 

@@ -149,6 +149,8 @@ class ScriptedStream:
 
     def read(self, shard_id: str, position: Position) -> Iterator[Page]:
         self.reads.append((shard_id, str(position)))
+        if position.kind is Kind.AT_TIMESTAMP and (position.timestamp_ms or 0) > self.now_ms:
+            raise SourceError(f"{position} lies ahead of the stream's clock, which says {self.now_ms}.")
         current = position
         first = True
         while True:

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from shardbatch.consumer.consumer import Consumer, Verdicts, first_count
 from shardbatch.consumer.hold import Held
+from shardbatch.consumer.instants import reached
 from shardbatch.consumer.listing import look_again, named
 from shardbatch.core import lease as leases
 from shardbatch.core.expiry import born_after
 from shardbatch.core.lease import Lease
-from shardbatch.core.planner import ready_child
+from shardbatch.core.planner import first_checkpoint, ready_child
 from shardbatch.core.ports import Verdict
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.shard import Shard
@@ -72,12 +73,14 @@ class Children:
             return None
         if not ready_child(child, parents, self._owner):
             return None
-        row = self._consumer.lease(child.shard_id) or self._added(child)
+        row = self._consumer.lease(child.shard_id) or self._added(child, parents)
         if row is None or row.completed or row.batch_id is not None:
             return None
         if row.lease_owner == self._owner:
             return row if row.read_group == self._group else None
         if row.lease_owner is not None and not self._over(row.lease_owner):
+            return None
+        if row.pending is None and row.checkpoint.ahead_of(reached(self._consumer, [row.checkpoint])):
             return None
         taken = leases.take(row, self._owner, self._group, self._consumer.now_ms())
         if not self._consumer.store.replace(row, taken):
@@ -110,16 +113,17 @@ class Children:
             raise InvalidAnswer(told)
         self._consumer.warn(told)
 
-    def _added(self, child: Shard) -> Lease | None:
+    def _added(self, child: Shard, parents: Mapping[str, Lease | None]) -> Lease | None:
         """The row of a child that is younger than the claim. This task may be late too: its age is told as by a claim,
         but for an interval, whose rows tell nothing of looks that came before."""
         consumer = self._consumer
         born = born_after(child, consumer.lease, consumer.now_ms()) if consumer.interval is None else None
+        rows = {name: row for name, row in parents.items() if row is not None}
         fresh = leases.add(
             consumer.namespace,
             consumer.scope,
             child,
-            TRIM_HORIZON,
+            first_checkpoint(child, rows, {}, TRIM_HORIZON, consumer.now_ms()),
             first_count(),
             consumer.now_ms(),
             born.ms if born else None,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.intervals import draw_number, require_apart, require_latest, roots_before
+from shardbatch.consumer.listing import named
 from shardbatch.consumer.settle import one_each, roots_of, writers_of
 from shardbatch.consumer.staging_place import require_batch_here
 from shardbatch.core.batch import Batch, BatchState
@@ -90,10 +91,10 @@ def _choose(consumer: Consumer, batch: Batch, attempt: int, works: Sequence[Work
             remedy="Give CommitOperator(work=[...]) the ids of the tasks that work on the batch.",
         )
     if not choice.entered:
-        raise NothingFinished(
-            "None of the work of batch {} has entered a block of open_batch up to attempt {}, so nothing is "
-            "committed.".format(batch.batch_id, attempt)
+        text = (
+            "None of the work of batch {} has entered a block of open_batch up to attempt {}, so nothing is committed"
         )
+        raise _nothing_entered(text.format(batch.batch_id, attempt), choice.passed_over)
     newest = max(start.attempt for start in choice.starts)
     if batch.set_aside is not None and newest <= batch.decided:
         raise NothingFinished(
@@ -124,6 +125,19 @@ def _with_late_starts(consumer: Consumer, batch: Batch, work: str, found: Left) 
         ) from error
     others = tuple(record for record in found.ends if record is not last)
     return replace(found, ends=(*others, replace(last, starts=starts)))
+
+
+def _nothing_entered(text: str, silent: Sequence[str]) -> NothingFinished:
+    """That no work has entered a block; ``silent`` are those that left nothing at all, as after a person's word."""
+    if not silent:
+        return NothingFinished(text + ".")
+    names = "{} is a success and has left nothing" if len(silent) == 1 else "{} are a success and have left nothing"
+    return NothingFinished(
+        "{}: {}.".format(text, names.format(named(silent))),
+        remedy="If a person marked it as a success, clear it with its downstream tasks, so that it runs and commit "
+        "after it; to let the shards go on without output, use 'airflow shardbatch set-aside --batch'. If it ran: "
+        + NothingFinished.remedy,
+    )
 
 
 def _note(choice: Choice, *, own_sink: bool) -> str | None:

@@ -10,14 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from shardbatch.consumer.batch_status import utc
 from shardbatch.consumer.consumer import Consumer, Verdicts
 from shardbatch.consumer.enrol import add_rows, enrol
 from shardbatch.consumer.expiry import warn_of_expiry
+from shardbatch.consumer.instants import reached
 from shardbatch.consumer.listing import find_parents, list_shards, named
 from shardbatch.consumer.maintenance import compact
 from shardbatch.consumer.replay import look
 from shardbatch.consumer.settle import Stamped, read_batches, settle
-from shardbatch.consumer.staging_place import require_batch_here, require_slices_here
+from shardbatch.consumer.staging_place import require_batch_here, require_folder, require_slices_here
 from shardbatch.consumer.watch import abandoned, stood_still, waiting_ms
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
@@ -71,13 +73,14 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     :raises BatchParked: if this run's own batch waits for a person.
     :raises ReplayRefused: if the batch that this run was told to replay is not committed, or its owner is at work.
     :raises SlicesGone: if files of that batch are not in staging any more.
+    :raises StagingMissing: if the staging folder is not there, and this application has rows.
     :raises StagingMoved: if slices or batches that are not done stand in another staging folder than this run's.
     :raises UnsupportedSchema: if the application's rows are not of this version.
     """
     me = str(owner)
     consumer.store.prepare()
     consumer.require_version()
-    consumer.landing.check(consumer.namespace)
+    require_folder(consumer)
     if consumer.replay is not None:
         return Claim(Outcome.REPLAY, batch_id=look(consumer, owner, consumer.replay).batch_id)
     application = enrol(consumer, owner)
@@ -90,18 +93,22 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     if held is not None:
         return held
     rows = settle(consumer, rows, stamped, me, lambda lease: verdicts(lease.lease_owner or "") is Verdict.OVER)
+    # Before the listing: what that lacks of the children of a shard whose instant has come was born after it.
+    places = [application.start_position, *(row.checkpoint for row in rows if not row.completed)]
+    reached_ms = reached(consumer, places)
     listing, orphaned = find_parents(consumer, list_shards(consumer), rows)
     listed = {shard.shard_id for shard in listing}
-    rows = add_rows(consumer, listing, rows, application, orphaned)
+    rows = add_rows(consumer, listing, rows, application, orphaned, reached_ms)
     warn_of_expiry(consumer, application, rows)
     for _ in range(MOST_LOOKS):
-        found = _plan(consumer, me, verdicts, rows, listed, orphaned, stamped, application, looks)
+        found = _plan(consumer, me, verdicts, rows, listed, orphaned, stamped, application, looks, reached_ms)
         groups = _take(consumer, me, found)
         if groups or not found.takeable:
             break
         rows = consumer.leases()  # another claim took all that this one chose: what it left may be free
         stamped = read_batches(consumer, rows)
     compact(consumer, rows, listed, application)
+    _tell_ahead(consumer, found, application, reached_ms)
     if groups:
         shards = sum(len(members) for members in groups.values())
         tasks = tuple(ReadGroup(name, label(name, members)) for name, members in sorted(groups.items()))
@@ -201,13 +208,14 @@ def _plan(
     stamped: Stamped,
     application: Application,
     looks: Looks | None,
+    reached_ms: int,
 ) -> Plan:
     dead: set[str] = set()
 
     def may_take(lease: Lease) -> bool:
         return lease.shard_id in dead or verdicts(lease.lease_owner or "") is Verdict.OVER
 
-    found = plan(rows, listed, may_take, me, orphaned)
+    found = plan(rows, listed, may_take, me, orphaned, reached_ms)
     foreign = [
         lease
         for lease in found.held
@@ -217,7 +225,7 @@ def _plan(
     if not dead:
         return found
     rows[:] = settle(consumer, rows, stamped, me, lambda lease: lease.shard_id in dead)
-    return plan(rows, listed, may_take, me, orphaned)
+    return plan(rows, listed, may_take, me, orphaned, reached_ms)
 
 
 def _decidable(lease: Lease, stamped: Stamped) -> bool:
@@ -263,9 +271,20 @@ def _most(consumer: Consumer, me: str, found: Plan) -> int:
     return min(share, consumer.options.max_shards or share)
 
 
+def _tell_ahead(consumer: Consumer, found: Plan, application: Application, reached_ms: int) -> None:
+    """Say what is not read yet because it begins at an instant that the stream's clock has not reached."""
+    text = "{} to be read from {} on, which the stream's clock has not reached: until then nothing is read of {}."
+    if found.ahead:
+        first = min(lease.checkpoint.timestamp_ms or 0 for lease in found.ahead)
+        shards = named([lease.shard_id for lease in found.ahead])
+        consumer.say(text.format("{} are".format(shards), utc(first), "them"))
+    elif application.start_position.ahead_of(reached_ms):
+        consumer.say(text.format("The application is", utc(application.start_position.timestamp_ms or 0), "the stream"))
+
+
 def _nothing(consumer: Consumer, found: Plan, stamped: Stamped) -> Claim:
     if not found.held and not found.takeable:
-        consumer.say("Nothing new: every known shard is completed or waits for its parents.")
+        consumer.say("Nothing new: every known shard is completed, or waits for its parents or its instant.")
         return Claim(Outcome.NOTHING)
     held = tuple(_described(consumer, lease, stamped) for lease in found.held)
     held += tuple("{} went to another run just now".format(lease.shard_id) for lease in found.takeable)

@@ -113,12 +113,19 @@ class Continuity:
         arrival = arrivals[0].value // 1000 if len(arrivals) else None
         if first is not None and self._found and self._found[-1].first_available is None:
             self._found[-1] = _closed(self._found[-1], first, arrival)  # seen while nothing was left, or none yet
-        if page.gone or (self._lost(page, now, arrival) and not self._open(first)):
+        if self._left(page, now) or (self._lost(page, now, arrival) and not self._open(first)):
             self._add(Gap(self._place, first, self._from_ms(now), arrival, LEFT if page.gone else EXPIRED))
         self._begins &= not (rows or page.millis_behind_latest == 0 or page.ended)
         self._place = page.next
         if len(arrivals):
             self._arrival_ms = arrivals[-1].value // 1000
+
+    def _left(self, page: Page, now: int) -> bool:
+        """Whether the shard left the stream with records that are wanted. It had none if the instant from which it is
+        to be read lay ahead when that was said, and the stream has all since then: it closed before."""
+        instant, said_ms = self._place.timestamp_ms, self._lease.caught_up_ms
+        ahead = instant is not None and said_ms is not None and instant > said_ms
+        return page.gone and not (ahead and self._all_since(instant, now))
 
     def _lost(self, page: Page, now: int, arrival: int | None) -> bool:
         """Whether the first answer of a read shows that records expired, or leaves it open where there is no record at

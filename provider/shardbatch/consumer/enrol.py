@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardbatch.consumer.consumer import Consumer, first_count
+from shardbatch.consumer.instants import clock_there
 from shardbatch.consumer.listing import named, tell_missed
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application, Group
@@ -13,9 +14,9 @@ from shardbatch.core.expiry import kept_today, unseen_since
 from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS, Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
-from shardbatch.core.planner import unknown_shards
+from shardbatch.core.planner import first_checkpoint, unknown_shards
 from shardbatch.core.policies import GapPolicy
-from shardbatch.core.position import LATEST, at_timestamp
+from shardbatch.core.position import at_timestamp
 from shardbatch.core.shard import Shard
 from shardbatch.errors import (
     ApplicationTaken,
@@ -62,7 +63,7 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
             return row
         joined = row.joined(group)
         if changed:
-            joined = joined.keeping(retention_ms, _now_there(consumer))
+            joined = joined.keeping(retention_ms, clock_there(consumer))
         if consumer.store.replace(row, joined):
             return joined
     raise LeaseLost("The row of {} is being changed by others all the while.".format(consumer.namespace))
@@ -72,7 +73,7 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
     """What an interval run goes by: never written, so that it decides nothing for the live application."""
     if live is not None:
         check(live, identity)
-    retention, now = consumer.source.retention_ms(), _now_there(consumer)
+    retention, now = consumer.source.retention_ms(), clock_there(consumer)
     if interval.to_ms - now > CLOCKS_APART_MS:
         raise ConfigurationError(
             f"The interval is not over for another {(interval.to_ms - now) // 1000} s.",
@@ -91,12 +92,6 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
     return Application(consumer.namespace, identity, at_timestamp(interval.begin_ms), 0)
 
 
-def _now_there(consumer: Consumer) -> int:
-    """The stream's own time, which its records carry; a worker's clock may be ahead of it and end an interval early."""
-    there = consumer.source.resolve(LATEST).timestamp_ms
-    return consumer.now_ms() if there is None else there
-
-
 def check(row: Application, identity: str) -> None:
     """See that this stream is the one of the rows."""
     if row.stream_id != identity:
@@ -111,15 +106,19 @@ def add_rows(
     rows: list[Lease],
     application: Application,
     orphaned: frozenset[str] = frozenset(),
+    reached_ms: int | None = None,
 ) -> list[Lease]:
     """All leases, with a new one for every listed shard that had none, but for the ``orphaned``, which wait.
 
-    A child of a shard that had a row begins at its oldest record; every other at the application's start.
+    A child of a shard that had a row begins at its oldest record; every other at the application's start. While that
+    lies ahead of the stream's clock, which has come to ``reached_ms``, such a shard gets no row: until then the stream
+    may be resharded, and what is a root now be gone, or not be one any more.
     """
     unknown = unknown_shards(listing, rows, orphaned)
     if not unknown:
         return rows
-    known = {lease.shard_id for lease in rows}
+    known = {lease.shard_id: lease for lease in rows}
+    listed = {shard.shard_id: shard for shard in listing}
     unseen_ms = unseen_since(listing, rows, consumer.now_ms())
     added: list[Lease] = []
     all_written = True
@@ -128,10 +127,14 @@ def add_rows(
         count, now_ms = first_count(), consumer.now_ms()
 
         def fresh(shard: Shard, count: int = count, now_ms: int = now_ms) -> Lease:
-            start = leases.first_checkpoint(shard, known, application.start_position)
+            start = first_checkpoint(shard, known, listed, application.start_position, now_ms)
             return leases.add(consumer.namespace, consumer.scope, shard, start, count, now_ms, unseen_ms(shard))
 
-        made = [fresh(shard) for shard in generation]
+        def early(row: Lease) -> bool:
+            start = application.start_position
+            return reached_ms is not None and row.checkpoint == start and start.ahead_of(reached_ms)
+
+        made = [row for row in map(fresh, generation) if not early(row)]
         written = consumer.store.create_many(made)
         added += [lease for lease, done in zip(made, written, strict=True) if done]
         all_written = all_written and all(written)

@@ -25,7 +25,7 @@ from shardbatch.core.policies import ShardErrors
 from shardbatch.core.position import LATEST
 from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
 from shardbatch.core.waiting import NO_WAITING, Waiting
-from shardbatch.errors import LeaseLost, SourceError, StoreError
+from shardbatch.errors import LeaseLost, SourceError, StagingError, StoreError
 
 #: How much of an error's text goes into an answer; the log has it whole.
 SHORT = 300
@@ -71,12 +71,14 @@ class _Task:
         self.deadline = self.started + seconds
         if consumer.interval is None:
             self.deadline = min(self.deadline, self.started + consumer.limits.seconds_left(tip_ms, consumer.now_ms()))
-        #: Set once a shard failed under ``shard_errors=fail``: the others land what they have.
+        #: Set once the task is to fail, since a shard failed under ``shard_errors=fail`` or could not be landed: the
+        #: others land what they have.
         self.hurry = threading.Event()
         self.renewal = Renewal(consumer)
         self.landed = Landed()
         self.lock = threading.Lock()
         self.first_error: BaseException | None = None
+        self.unlanded: StagingError | None = None
         self.seen: set[str] = set()
         self.kept = cache(partial(ask_kept, consumer))
         self.ahead_ms = cache(self._ahead_ms)
@@ -175,12 +177,18 @@ class _Task:
             return []
 
     def _failed(self, held: Held, error: Exception) -> None:
-        """Note that a shard could not be read. Under ``fail`` the others end with what they have, and land it."""
+        """Note that a shard could not be read, or what was read of it not be landed. That is no shard's fault: the task
+        fails, whatever the policy. When it is to fail the others end with what they have, and land it."""
         self.first_error = self.first_error or error
         self.landed.errors[held.shard_id] = named(error)[:SHORT]
+        done = "noted on its lease" if isinstance(error, StoreError) else "read"
+        if isinstance(error, StagingError):
+            self.unlanded = self.unlanded or error
+            done = "landed"
         after = "; what was read before is landed" if held.cut is error else ""
-        self.consumer.warn("Shard {} could not be read{}: {}".format(held.shard_id, after, told(error)))
-        if self.consumer.interval is None and self.consumer.policies.shard_errors is ShardErrors.FAIL:
+        self.consumer.warn("Shard {} could not be {}{}: {}".format(held.shard_id, done, after, told(error)))
+        fails = self.unlanded is not None or self.consumer.policies.shard_errors is ShardErrors.FAIL
+        if self.consumer.interval is None and fails:
             self.hurry.set()
 
     def _children(self, held: Held, landed: Slice) -> list[Lease]:
@@ -209,6 +217,8 @@ def land(
     :param seconds: after which nothing more is read, whatever the limits say, default none. An interval that is not
         read by then fails, and a retry goes on.
     :raises LeaseLost: if every lease of the group was lost, be it before this began.
+    :raises StagingError: if what was read of a shard could not be written, once the others are landed: a retry reads
+        the rest.
     :raises Exception: the first shard's error, if no shard could be read, and once all others are landed if one could
         not under ``shard_errors=fail`` or in an interval.
     """
@@ -226,6 +236,8 @@ def land(
     consumer.say(_summary(group, landed))
     if mine and landed.shards == 0 and landed.lost >= len(mine):
         raise LeaseLost("All {} leases of read task {} went to others.".format(len(mine), group))
+    if task.unlanded is not None:
+        raise task.unlanded
     all_or_none = consumer.interval is not None or consumer.policies.shard_errors is ShardErrors.FAIL
     if task.first_error is not None and (all_or_none or landed.shards == 0):
         raise task.first_error

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The staging folder may be set to another while slices or batches stand in the old one: nothing is looked for where it
-is not."""
+"""The staging folder is there, or is made once. It may be set to another while slices or batches stand in the old one:
+nothing is looked for where it is not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,34 @@ from shardbatch.consumer.listing import named
 from shardbatch.core.batch import Batch
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Landing
-from shardbatch.errors import StagingMoved
+from shardbatch.core.rows import BATCH, SHARD_LEASE
+from shardbatch.errors import StagingMissing, StagingMoved
+
+
+def require_folder(consumer: Consumer) -> None:
+    """See that the staging folder is there and can be written; it is made for an application that has no rows yet.
+
+    One that has rows has files there, or had: its folder is a mount that is missing, and an empty one would hide that.
+
+    :raises StagingMissing: if it is not there and must not be made, or the folder above it is not there either.
+    :raises StagingError: if it cannot be written.
+    """
+    landing = consumer.landing
+    try:
+        landing.check(consumer.namespace)
+    except StagingMissing:
+        if _has_rows(consumer):
+            raise
+        landing.make()
+        consumer.say("Made the staging folder {}: this application has no rows yet.".format(landing.uri))
+        landing.check(consumer.namespace)
+
+
+def _has_rows(consumer: Consumer) -> bool:
+    if consumer.application() is not None:
+        return True
+    tables = (SHARD_LEASE, BATCH)  # of intervals too, which need no application
+    return any(True for table in tables for _ in consumer.store.list(table, consumer.namespace, None))
 
 
 def require_slices_here(consumer: Consumer, rows: Iterable[Lease]) -> None:

@@ -7,12 +7,12 @@ A precondition that does not hold raises :class:`ProtocolError`; callers look fi
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from shardbatch.core.position import TRIM_HORIZON, Kind, Position, acceptable, after, lowest
+from shardbatch.core.position import Kind, Position, acceptable, after, lowest
 from shardbatch.core.rows import SHARD_LEASE, Columns, Key, Namespace, Row, int_or_none, text_or_none
 from shardbatch.core.shard import HashRange, Shard
 from shardbatch.core.skipped import left_of
@@ -332,8 +332,3 @@ def rewind(
         note=note,
         skipped=(*left_of(lease.skipped, target), *([passed] if passed else [])),
     )
-
-
-def first_checkpoint(shard: Shard, known: Collection[str], start: Position) -> Position:
-    """Where a shard without a row begins: a child of a known parent at ``TRIM_HORIZON``, a root at ``start``."""
-    return TRIM_HORIZON if any(parent in known for parent in shard.parent_shard_ids) else start

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from typing import Callable
 
+from shardbatch.core.expiry import tip_seen
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner, ResetHolder
+from shardbatch.core.position import TRIM_HORIZON, Kind, Position
 from shardbatch.core.shard import Shard, generations, inconsistent
 
 #: Airflow keeps a mapped task's label in a column of 250 characters on PostgreSQL and fails the task beyond.
@@ -26,11 +28,13 @@ class ReadGroup:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a claim found: leases to take in order, leases that others hold, and shards that wait for their parents."""
+    """What a claim found: leases to take in order, leases that others hold, shards that wait for their parents, and
+    shards that are to be read from an instant on which the stream's clock has not reached."""
 
     takeable: tuple[Lease, ...]
     held: tuple[Lease, ...]
     waiting: tuple[Lease, ...]
+    ahead: tuple[Lease, ...] = ()
 
 
 def unknown_shards(
@@ -55,6 +59,36 @@ def unknown_shards(
     return [found[generation] for generation in sorted(found, reverse=True)]
 
 
+def first_checkpoint(
+    shard: Shard, rows: Mapping[str, Lease], listed: Mapping[str, Shard], start: Position, now_ms: int
+) -> Position:
+    """Where a shard without a row begins: at its oldest record if a parent of it has a row, a root at ``start`` (R7).
+
+    If all that it descends from waits for an instant, it begins at that instant, too: it may be older. At the earliest
+    of several, so that nothing is left out.
+
+    :param rows: those of its ancestors that have one.
+    :param listed: the stream's listing.
+    :param now_ms: by the clock that asks; looks that lie in its future are passed over.
+    """
+    places: list[Position] = []
+    for parent in shard.parent_shard_ids:
+        if parent in rows:
+            places.append(rows[parent].checkpoint if unopened(rows[parent], now_ms) else TRIM_HORIZON)
+        elif parent in listed:
+            places.append(first_checkpoint(listed[parent], rows, listed, start, now_ms))
+    if not places:
+        return start
+    return min(places) if all(place.kind is Kind.AT_TIMESTAMP for place in places) else TRIM_HORIZON
+
+
+def unopened(lease: Lease, now_ms: int) -> bool:
+    """Whether a shard is to be read from an instant on, and no read has found a record or its tip: it may have closed,
+    and its children been born, before that instant."""
+    found = lease.pending is not None and lease.pending.last is not None
+    return lease.checkpoint.kind is Kind.AT_TIMESTAMP and not found and tip_seen(lease, now_ms) is None
+
+
 def orphans(listing: Sequence[Shard], leases: Iterable[Lease]) -> list[str]:
     """The shards of which nothing was read yet and of which a parent is neither listed nor has a row."""
     rows = {lease.shard_id: lease for lease in leases}
@@ -75,6 +109,7 @@ def plan(
     may_take: Callable[[Lease], bool],
     owner: str,
     waiting_for_parents: Collection[str] = (),
+    reached_ms: int | None = None,
 ) -> Plan:
     """Sort the open, unstamped leases into those that this owner may take now and those that wait (KV-4).
 
@@ -84,11 +119,13 @@ def plan(
     gap waits for a person, keep the others out for ever. What is landed is read, and has no backlog.
 
     :param waiting_for_parents: shards of which nobody knows yet whether a parent is gone.
+    :param reached_ms: how far the stream's clock has come; what begins at a later instant waits. Default: all may.
     """
     rows = {lease.shard_id: lease for lease in leases}
     takeable: list[Lease] = []
     held: list[Lease] = []
     waiting: list[Lease] = []
+    ahead: list[Lease] = []
     for lease in rows.values():
         if lease.completed:
             continue
@@ -100,6 +137,8 @@ def plan(
             or not all(parent in rows and rows[parent].completed for parent in parents)
         ):
             waiting.append(lease)
+        elif reached_ms is not None and lease.pending is None and lease.checkpoint.ahead_of(reached_ms):
+            ahead.append(lease)
         elif may_take(lease):
             takeable.append(lease)
         else:
@@ -109,7 +148,7 @@ def plan(
         behind = lease.millis_behind_latest if lease.pending is None else None
         return lease.lease_owner != owner, lease.updated_at_ms - (behind or 0), lease.shard_id
 
-    return Plan(tuple(sorted(takeable, key=order)), tuple(held), tuple(waiting))
+    return Plan(tuple(sorted(takeable, key=order)), tuple(held), tuple(waiting), tuple(ahead))
 
 
 def fair_share(found: Plan, owner: str) -> int:

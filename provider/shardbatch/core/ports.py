@@ -270,7 +270,16 @@ class Landing(Protocol):
         ...
 
     def check(self, namespace: Namespace) -> None:
-        """See that the folder is there and can be written below the namespace, the fence of permissions."""
+        """See that the folder is there and can be written below the namespace, the fence of permissions.
+
+        :raises StagingMissing: if the folder itself is not there.
+        """
+
+    def make(self) -> None:
+        """Make the folder, in one that is there.
+
+        :raises StagingMissing: if the folder above it is not there either.
+        """
 
     def slice(self, namespace: Namespace, shard_id: str, after: Position) -> SliceWriter:
         """A writer of a new slice in a folder of its own."""

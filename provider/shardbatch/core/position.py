@@ -47,6 +47,10 @@ class Position:
         """Whether it names a record or the shard's end, rather than a rule for finding a place."""
         return self.kind in (Kind.AFTER_SEQUENCE_NUMBER, Kind.SHARD_END)
 
+    def ahead_of(self, now_ms: int) -> bool:
+        """Whether it is an instant that a clock has not reached."""
+        return self.timestamp_ms is not None and self.timestamp_ms > now_ms
+
     def _order(self) -> tuple[int, int, int]:
         if self.kind is Kind.AFTER_SEQUENCE_NUMBER:
             return (0, int(self.sequence_number or "0"), self.sub_sequence_number)

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from shardbatch.errors import ConfigurationError, ConnectionUnknown
-from shardbatch.hooks.sql_fields import driver_fields
+from shardbatch.errors import ConfigurationError, ConnectionUnknown, StoreError
+from shardbatch.hooks.sql_fields import asks_for_iam, driver_fields
 from shardbatch.masking import shown
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ DATABASES = {
     "mariadb": ("mariadb", ("pymysql", "MySQLdb")),
     "sqlite": ("sqlite", ("sqlite3",)),
 }
+#: Our extras that bring the providers which define these types.
+SQL_EXTRAS = "[postgres], [mysql] or [sqlite]"
 _DRIVER_WORDS = {"MySQLdb": "mysqldb", "sqlite3": "pysqlite"}
 
 
@@ -98,6 +100,7 @@ def aws_hook(service: str, conn_id: str | None, region_name: str | None) -> AwsB
         ) from error
     found = None if conn_id is None else connection(conn_id)
     if found is not None and found.conn_type not in ("aws", None, ""):
+        refuse_generic(found, "[aws]")
         raise ConfigurationError(
             f"The connection {conn_id!r} is of type {found.conn_type!r}, not aws.",
             remedy="Name a connection of type Amazon Web Services.",
@@ -178,10 +181,12 @@ def client_of(hook: AwsBaseHook[Any], session: Any, defaults: Mapping[str, Any],
 
 @dataclass(frozen=True)
 class SQLTarget:
-    """A SQLAlchemy URL, whose text hides the password, and what else the driver is told; that is never shown."""
+    """A SQLAlchemy URL, whose text hides the password, and what else the driver is told; that is never shown.
+    ``password`` gives one for each new connection, in place of the URL's."""
 
     url: URL
     arguments: dict[str, Any] = field(repr=False)
+    password: Callable[[], str] | None = field(default=None, repr=False)
 
 
 def sql_target(conn_id: str) -> SQLTarget:
@@ -194,12 +199,14 @@ def sql_target(conn_id: str) -> SQLTarget:
 
     found = connection(conn_id)
     if found.conn_type not in DATABASES:
+        refuse_generic(found, SQL_EXTRAS)
         raise ConfigurationError(
             f"The connection {conn_id!r} is of type {found.conn_type!r}, which cannot keep leases.",
             remedy=f"Name one of type {', '.join(sorted(DATABASES))}, or use DynamoDBLeases.",
         )
     name, drivers = DATABASES[found.conn_type]
-    driver = next((driver for driver in drivers if find_spec(driver)), None)
+    installed = [driver for driver in drivers if find_spec(driver)]
+    driver = installed[0] if installed else None
     if driver is None:
         raise ConfigurationError(
             f"The connection {conn_id!r} needs one of the Python packages {', '.join(drivers)}.",
@@ -207,37 +214,94 @@ def sql_target(conn_id: str) -> SQLTarget:
         )
     drivername = f"{name}+{_DRIVER_WORDS.get(driver, driver)}"
     if name == "sqlite":
+        if asks_for_iam(found.extra_dejson):
+            raise ConfigurationError(
+                f"The connection {conn_id!r} has 'iam' in its extra, and SQLite is a file that nobody signs in to.",
+                remedy="Take it out, or name a connection of type postgres or mysql.",
+            )
         return SQLTarget(URL.create(drivername, database=_sqlite_file(found)), {})
     fields = driver_fields(name, driver, found.extra_dejson, conn_id)
-    if driver == "pymysql" and "ssl" in fields.arguments:
-        _require_encryption(conn_id)
+    if driver == "pymysql" and "ssl" in fields.arguments and (old := _old_pymysql()):
+        if "MySQLdb" not in installed or fields.iam:
+            raise ConfigurationError(
+                f"The connection {conn_id!r} asks for encryption, and PyMySQL {old} goes on in plain text with a "
+                "server that offers none.",
+                remedy="Install PyMySQL 1.2 or later on every worker"
+                + (
+                    "; Airflow's mysql provider wants an earlier one, so leave that out and give the connection as "
+                    "JSON in AIRFLOW_CONN_…."
+                    if fields.iam
+                    else ", or mysqlclient."
+                ),
+            )
+        drivername = f"{name}+{_DRIVER_WORDS['MySQLdb']}"
+        fields = driver_fields(name, "MySQLdb", found.extra_dejson, conn_id)
     url = URL.create(
         drivername,
         username=found.login,
-        password=found.password,
+        password=None if fields.iam else found.password,
         host=found.host,
         port=found.port,
         database=found.schema,
         query=fields.query,
     )
-    return SQLTarget(url, fields.arguments)
+    if not fields.iam:
+        return SQLTarget(url, fields.arguments)
+    port = found.port or (5432 if name == "postgresql" else 3306)
+    token = rds_token(conn_id, fields.aws_conn_id, found.host, port, found.login)
+    return SQLTarget(url.set(port=port), fields.arguments, token)
 
 
-def _require_encryption(conn_id: str) -> None:
-    """See that PyMySQL refuses a server that offers no encryption; before 1.2 it goes on in plain text.
+def rds_token(conn_id: str, aws_conn_id: str | None, host: str, port: int, login: str) -> Callable[[], str]:
+    """Signs a token by which RDS lets a database user in; each lives for 15 minutes. No call is made.
 
-    :raises ConfigurationError: for an older one.
+    :raises ConfigurationError: if host or login, the AWS connection, its region or the amazon provider is missing.
     """
+    if not (host and login):
+        raise ConfigurationError(
+            f"The connection {conn_id!r} asks for a token (iam) and lacks its host or its login.",
+            remedy="Give both: a token is signed for them.",
+        )
+    client = aws_client("rds", aws_conn_id, None)
+
+    def token() -> str:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            signed: str = client.generate_db_auth_token(DBHostname=host, Port=port, DBUsername=login)
+        except (BotoCoreError, ClientError, RuntimeError) as error:  # RuntimeError: credentials that are over
+            raise StoreError(
+                f"No token could be signed for the connection {conn_id!r}: {error}.",
+                remedy=f"See that the AWS connection {aws_conn_id!r} has credentials; the task may be retried.",
+            ) from shown(error)
+        return signed
+
+    return token
+
+
+def refuse_generic(found: Connection, extras: str) -> None:
+    """Say what has become of a connection whose type Airflow did not know. It is not guessed: the fields of each type
+    mean something else.
+
+    :raises ConfigurationError: for a generic one.
+    """
+    if found.conn_type == "generic":
+        raise ConfigurationError(
+            f"The connection {found.conn_id!r} is of type 'generic': Airflow did not know the type when it was added.",
+            remedy="Install the Airflow provider of that type where connections are added (as the extra of "
+            f"airflow-provider-shardbatch: {extras}), then delete the connection and add it again; or give it as "
+            f"JSON in AIRFLOW_CONN_{found.conn_id.upper()}, which needs no provider.",
+        )
+
+
+def _old_pymysql() -> str | None:
+    """The version of PyMySQL that is installed, if it goes on in plain text with a server that offers no encryption,
+    whatever it is told; 1.2 and later refuse such a server."""
     try:
         found = version("pymysql")
     except PackageNotFoundError:
-        return
-    if [int(part) for part in found.split(".")[:2] if part.isdigit()] < [1, 2]:
-        raise ConfigurationError(
-            f"The connection {conn_id!r} asks for encryption, and PyMySQL {found} goes on in plain text with a server "
-            "that offers none.",
-            remedy="Install PyMySQL 1.2 or later on every worker.",
-        )
+        return None
+    return found if [int(part) for part in found.split(".")[:2] if part.isdigit()] < [1, 2] else None
 
 
 def _sqlite_file(found: Connection) -> str:

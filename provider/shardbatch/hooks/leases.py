@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.arns import region_for, require_one_region
-from shardbatch.hooks.connections import aws_client, connection, require_id, sql_target
+from shardbatch.hooks.connections import (
+    SQL_EXTRAS,
+    aws_client,
+    connection,
+    refuse_generic,
+    require_id,
+    sql_target,
+)
 
 if TYPE_CHECKING:
     from shardbatch.core.ports import LeaseStore
@@ -104,9 +111,11 @@ class SQLLeases:
     def shared(self) -> bool:
         """Whether several Airflow deployments may use this store: all but a SQLite file.
 
-        :raises ConfigurationError: if there is no such connection.
+        :raises ConfigurationError: if there is no such connection, or its type is not known.
         """
-        return connection(self.conn_id).conn_type != "sqlite"
+        found = connection(self.conn_id)
+        refuse_generic(found, SQL_EXTRAS)
+        return found.conn_type != "sqlite"
 
     def open(self) -> LeaseStore:
         """The store; no call is made yet.
@@ -119,7 +128,13 @@ class SQLLeases:
         from shardbatch.stores.sql import SQLStore
 
         limit = seconds_setting("store_timeout")
-        return SQLStore(target.url, create=self.create, arguments=target.arguments, time_limit=limit)
+        return SQLStore(
+            target.url,
+            create=self.create,
+            arguments=target.arguments,
+            password=target.password,
+            time_limit=limit,
+        )
 
 
 Leases: TypeAlias = DynamoDBLeases | SQLLeases

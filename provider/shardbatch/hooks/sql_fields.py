@@ -59,10 +59,13 @@ _BOOLS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 @dataclass(frozen=True)
 class DriverFields:
-    """``query`` may be seen and stands in the URL; ``arguments`` are handed to the driver and never shown."""
+    """``query`` may be seen and stands in the URL; ``arguments`` are handed to the driver and never shown. With ``iam``
+    the password is a token, signed by the AWS connection ``aws_conn_id``."""
 
     query: dict[str, str] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict, repr=False)
+    iam: bool = False
+    aws_conn_id: str | None = None
 
 
 def driver_fields(database: str, driver: str, extra: Mapping[str, Any], conn_id: str) -> DriverFields:
@@ -74,7 +77,15 @@ def driver_fields(database: str, driver: str, extra: Mapping[str, Any], conn_id:
     """
     inner = extra.get("sqlalchemy_query")
     fields = {**(inner if isinstance(inner, Mapping) else {}), **extra}
-    found = DriverFields()
+    iam = asks_for_iam(fields)
+    found = DriverFields(iam=iam, aws_conn_id=fields.get("aws_conn_id", "aws_default"))
+    if iam:
+        _require_rds(fields, driver, conn_id)
+        if database == "postgresql":
+            # A token is a password, and RDS takes it encrypted only.
+            fields.setdefault("sslmode", "require")
+        elif not any(name == "ssl" or name.startswith("ssl_") for name in fields):
+            fields["ssl_mode"] = "REQUIRED"
     if database == "postgresql":
         known, names = _LIBPQ, _POSTGRES_NAMES
         for name in sorted(known & fields.keys()):
@@ -88,10 +99,31 @@ def driver_fields(database: str, driver: str, extra: Mapping[str, Any], conn_id:
             {name: _seconds(fields[name], name, conn_id) for name in _MYSQL_SECONDS if fields.get(name)}
         )
         found.arguments.update(_tls(driver, {name: fields[name] for name in tls & fields.keys()}, conn_id))
-    for name in sorted(fields.keys() - known):
+    for name in sorted(fields.keys() - known - {"iam"}):
         if (_SIGN_IN.search(name) or is_secret(name)) and _asked(fields[name]):
             raise _refused(conn_id, name, driver, f"Write {names[name]} instead" if name in names else "Take it out")
     return found
+
+
+def asks_for_iam(fields: Mapping[str, Any]) -> bool:
+    """Whether a token of AWS takes the place of the password."""
+    return bool(_asked(fields.get("iam")))
+
+
+def _require_rds(fields: Mapping[str, Any], driver: str, conn_id: str) -> None:
+    """See that the token that is asked for is one of RDS.
+
+    :raises ConfigurationError: naming the field that asks for another one, or the driver that cannot send it.
+    """
+    for name in ("azure_conn_id", "redshift", "redshift-serverless", "cluster-identifier", "workgroup-name"):
+        if _asked(fields.get(name)):
+            raise _refused(
+                conn_id, name, driver, "Sign-in by a token is known for RDS and Aurora only; give login and password"
+            )
+    if driver == "MySQLdb":
+        raise _refused(
+            conn_id, "iam", driver, "Install PyMySQL 1.2 or later on every worker, which sends a token encrypted only"
+        )
 
 
 def _refused(conn_id: str, name: str, driver: str, remedy: str) -> ConfigurationError:

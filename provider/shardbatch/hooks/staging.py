@@ -24,7 +24,8 @@ class Staging:
     """A folder that Airflow's workers and Spark's executors reach under the same URI. Both texts may be templates.
 
     :param uri: an absolute path or ``file://`` URI (a shared mount, or one machine), or ``s3://bucket/prefix``. A local
-        folder must be there already; a mount that is missing must not become an empty folder.
+        folder is made by the first claim of an application, in one that is there; later it must be there, since a
+        mount that is missing must not become an empty folder.
     :param conn_id: Airflow's AWS connection for ``s3://``, default: the worker's own credentials.
     :param region_name: of the bucket, default: the connection's.
     :param private: of a local or mounted folder: whether users outside of the group are kept out of the files and

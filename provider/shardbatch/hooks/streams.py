@@ -31,7 +31,8 @@ class KinesisStream:
         ``None`` stands for the worker's own credentials.
     :param region_name: default: the ARN's, else the connection's. Another one than the ARN's is refused.
     :param start: where an application begins that has no checkpoints yet: ``TRIM_HORIZON`` (default: all that the
-        stream still holds), ``LATEST``, or an aware ``datetime`` (records that arrived then or later). Counts once.
+        stream still holds), ``LATEST``, or an aware ``datetime`` (records that arrived then or later; while it lies
+        ahead of the stream's clock, runs find nothing to read). Counts once.
     :param page_records: records that one answer may hold at most, default 10,000 (1 to 10,000); those of aggregates
         are landed in pages of as many.
     :param calls_per_second: calls that a read makes on one shard, default 4 (above 0, at most 5, which is all that the

@@ -11,7 +11,7 @@ import pyarrow.fs as pafs
 from shardbatch.core.manifest import Manifest
 from shardbatch.core.position import Position
 from shardbatch.core.rows import Namespace
-from shardbatch.errors import ConfigurationError, StagingError
+from shardbatch.errors import ConfigurationError, StagingError, StagingMissing
 from shardbatch.landing import layout
 from shardbatch.landing.files import Files, explained
 from shardbatch.landing.location import joined, locate
@@ -81,6 +81,16 @@ class StagingArea(StartMarks):
             raise StagingError(f"What was written to {self.uri} reads back as something else.")
         self._files.delete(probe)
 
+    def make(self) -> None:
+        """Make the folder, in one that is there; nothing if it stands already.
+
+        :raises StagingMissing: if the folder above it is not there either: that may be a mount that is missing.
+        """
+        if not self._files.make_one(self.root):
+            raise StagingMissing(
+                f"The staging folder {self.uri} does not exist, nor does the folder that it should stand in."
+            )
+
     def slice(self, namespace: Namespace, shard_id: str, after: Position) -> ParquetSliceWriter:
         """A writer of a new slice in a folder of its own."""
         self._require_root()
@@ -133,7 +143,4 @@ class StagingArea(StartMarks):
         with explained("look at", self.uri):
             there = self._files.filesystem.get_file_info(self.root).type
         if there != pafs.FileType.Directory:
-            raise StagingError(
-                f"The staging folder {self.uri} does not exist.",
-                remedy="Create it, or mount it on every worker, writable for the workers' user.",
-            )
+            raise StagingMissing(f"The staging folder {self.uri} does not exist.")

@@ -87,6 +87,16 @@ class Files:
             with suppress(FileExistsError):  # another worker makes it, too
                 os.mkdir(folder, 0o770)
 
+    def make_one(self, path: str) -> bool:
+        """Make a folder in one that is there; false if that is not there."""
+        with explained("look at", path):
+            above = self.filesystem.get_file_info(_parent(path)).type
+        if above != pafs.FileType.Directory:
+            return False
+        with explained("create", path):
+            self.make_folder(path)
+        return True
+
     def keep_private(self, path: str) -> None:
         """Keep others out of a file that was just made. A mount that knows no permissions says so and is left."""
         if self._private:

@@ -30,8 +30,12 @@ class Addressing:
         key, region = match.groups()
         return (key if _ACCOUNT.fullmatch(key) else options.account_id), region
 
+    def home(self, request: Request) -> str:
+        """Where the caller's own streams are."""
+        return self.engine.home(request.account, request.region)
+
     def named(self, request: Request) -> tuple[str, str]:
-        """Account and name of the stream that the request names.
+        """Home and name of the stream that the request names: of an ARN as it says, else those of the caller.
 
         :raises ServiceError: InvalidArgumentException if it names none, or two
         """
@@ -39,13 +43,13 @@ class Addressing:
         if arn is not None:
             match = ARN.fullmatch(arn)
             assert match is not None
-            _, account, arn_name = match.groups()
+            region, account, arn_name = match.groups()
             if name not in (None, arn_name):
                 raise invalid(f"StreamName {name} and StreamARN {arn} are two streams")
-            return account, arn_name
+            return self.engine.home(account, region), arn_name
         if name is None:
             raise invalid("give StreamName or StreamARN")
-        return request.account, name
+        return self.home(request), name
 
     def find(self, request: Request, *, readable: bool = False) -> Stream:
         """The stream that the request names.
@@ -53,9 +57,9 @@ class Addressing:
         :param readable: it must also take and give records now
         :raises ServiceError: InvalidArgumentException, ResourceNotFoundException
         """
-        account, name = self.named(request)
+        home, name = self.named(request)
         request.stream = name
-        return self.engine.find_readable(account, name) if readable else self.engine.find(account, name)
+        return self.engine.find_readable(home, name) if readable else self.engine.find(home, name)
 
     def note(self, request: Request) -> None:
         """Write on the request which stream and shard it seems to be about; nothing is checked yet."""

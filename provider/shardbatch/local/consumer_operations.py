@@ -83,7 +83,7 @@ class ConsumerOperations:
         number, timestamp_ms = place.text("SequenceNumber", NUMBER), place.timestamp_ms("Timestamp")
         require_place(kind, "SequenceNumber", number, timestamp_ms)
         stream, consumer = self._consumers.find(arn)
-        stream = self._addressing.engine.find_readable(stream.account, stream.name)
+        stream = self._addressing.engine.find_readable(stream.home, stream.name)
         shard, position = self._records.find_place(stream, shard_id, kind, number or "", timestamp_ms or 0)
         return self._subscriptions.open(stream, consumer, shard, position)
 

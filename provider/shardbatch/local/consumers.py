@@ -13,7 +13,7 @@ from shardbatch.local.failure import ServiceError, in_use, not_found
 from shardbatch.local.stream import Stream
 
 CONSUMER_ARN = re.compile(
-    r"arn:aws[^:]*:kinesis:[^:]*:(\d{12}):stream/([a-zA-Z0-9_.-]{1,128})/consumer/([a-zA-Z0-9_.-]{1,128}):\d+"
+    r"arn:aws[^:]*:kinesis:([^:]*):(\d{12}):stream/([a-zA-Z0-9_.-]{1,128})/consumer/([a-zA-Z0-9_.-]{1,128}):\d+"
 )
 MOST_CONSUMERS = 20
 MOST_CREATING = 5
@@ -102,8 +102,8 @@ class Consumers:
         """
         match = CONSUMER_ARN.fullmatch(arn)
         assert match is not None
-        account, stream_name, name = match.groups()
-        stream = self._engine.find(account, stream_name)
+        region, account, stream_name, name = match.groups()
+        stream = self._engine.find(self._engine.home(account, region), stream_name)
         consumer = self.named(stream, name)
         if consumer.arn != arn:
             raise not_found(f"consumer {name} of stream {stream_name} has another ARN: {consumer.arn}")

@@ -62,7 +62,8 @@ class Control:
         return asdict(self._engine.options)
 
     def _trim(self, given: Json) -> Json:
-        stream = self._engine.find(given.pop("account", self._engine.options.account_id), given.pop("stream"))
+        home = self._engine.home(given.pop("account", None), given.pop("region", None))
+        stream = self._engine.find(home, given.pop("stream"))
         return {"trimmed": self._api.records.trim(stream, given.pop("shard", None), **given)}
 
     def _show_streams(self, _: Json) -> list[Json]:

@@ -32,23 +32,27 @@ class Engine:
 
     # finding
 
-    def find(self, account: str, name: str) -> Stream:
-        """The stream, brought to the present.
+    def home(self, account: str | None = None, region: str | None = None) -> str:
+        """Where streams have their names to themselves: one region of one account. Default: the options'."""
+        return f"{account or self.options.account_id} in {region or self.options.region}"
+
+    def find(self, home: str, name: str) -> Stream:
+        """The stream of a name and a :meth:`home`, brought to the present.
 
         :raises ServiceError: ResourceNotFoundException
         """
-        stream = self._streams.get((account, name))
+        stream = self._streams.get((home, name))
         if stream is not None:
             stream.settle(self.clock.now_ms())
-            if self._streams.get((account, name)) is stream:
+            if self._streams.get((home, name)) is stream:
                 return stream
-        raise not_found(f"no stream {name} in account {account}")
+        raise not_found(f"no stream {name} of account {home}")
 
-    def find_readable(self, account: str, name: str) -> Stream:
+    def find_readable(self, home: str, name: str) -> Stream:
         """As :meth:`find`, and the stream is ACTIVE or UPDATING."""
-        stream = self.find(account, name)
+        stream = self.find(home, name)
         if stream.status in (Status.CREATING, Status.DELETING):
-            raise not_found(f"stream {name} in account {account} is {stream.status.value}: no records go in or out")
+            raise not_found(f"stream {name} of account {home} is {stream.status.value}: no records go in or out")
         return stream
 
     def find_shard(self, stream: Stream, shard_id: str) -> Shard:
@@ -58,14 +62,14 @@ class Engine:
         """
         shard = stream.shards.get(shard_id)
         if shard is None:
-            raise not_found(f"no shard {shard_id} in stream {stream.name} of account {stream.account}")
+            raise not_found(f"no shard {shard_id} in stream {stream.name} of account {stream.home}")
         return shard
 
-    def list(self, account: str | None = None) -> list[Stream]:
-        """Streams by name; of one account, or all."""
+    def list(self, home: str | None = None) -> list[Stream]:
+        """Streams by name; of one :meth:`home`, or all."""
         for stream in list(self._streams.values()):
             stream.settle(self.clock.now_ms())
-        return [s for (owner, _), s in sorted(self._streams.items()) if account in (None, owner)]
+        return [s for (owner, _), s in sorted(self._streams.items()) if home in (None, owner)]
 
     # life of a stream
 
@@ -84,25 +88,27 @@ class Engine:
 
         :raises ServiceError: ResourceInUseException if the name is taken, LimitExceededException above the shard limit
         """
-        account = account or self.options.account_id
+        account, region = account or self.options.account_id, region or self.options.region
+        home = self.home(account, region)
         now_ms = self.clock.now_ms()
-        existing = self._streams.get((account, name))
+        existing = self._streams.get((home, name))
         if existing is not None:
             existing.settle(now_ms)
-        if (account, name) in self._streams:
-            raise in_use(f"stream {name} of account {account} exists already")
-        self._check_shard_limit(account, shard_count)
+        if (home, name) in self._streams:
+            raise in_use(f"stream {name} of account {home} exists already")
+        self._check_shard_limit(home, shard_count)
         self._last_created_ms = max(now_ms, self._last_created_ms + 1)
         stream = Stream(
             account=account,
+            home=home,
             name=name,
-            arn=f"arn:aws:kinesis:{region or self.options.region}:{account}:stream/{name}",
+            arn=f"arn:aws:kinesis:{region}:{account}:stream/{name}",
             created_ms=self._last_created_ms,
             on_demand=on_demand,
             max_record_bytes=max_record_bytes,
             tags=dict(tags or {}),
         )
-        self._streams[account, name] = stream
+        self._streams[home, name] = stream
 
         def finish(at_ms: int) -> None:
             stream.open_first(shard_count, at_ms)
@@ -115,7 +121,7 @@ class Engine:
         """Remove a stream; it is DELETING for ``Options.delete_seconds``."""
 
         def finish(_: int) -> None:
-            del self._streams[stream.account, stream.name]
+            del self._streams[stream.home, stream.name]
 
         if stream.status is not Status.DELETING:
             self._begin(stream, Status.DELETING, self.options.delete_seconds, finish)
@@ -137,7 +143,7 @@ class Engine:
                 f"NewStartingHashKey {middle} does not divide {shard_id}: "
                 f"give one above {shard.hash_start} and up to {shard.hash_end}"
             )
-        self._check_shard_limit(stream.account, 1)
+        self._check_shard_limit(stream.home, 1)
         self._reshard(stream, lambda at_ms: stream.split(shard, middle, at_ms))
 
     def merge(self, stream: Stream, shard_id: str, adjacent_id: str) -> None:
@@ -159,7 +165,7 @@ class Engine:
         present = len(stream.open_shards())
         if shard_count > 2 * present or 2 * shard_count < present:
             raise invalid(f"stream {stream.name} has {present} open shards: one call takes it to half or to double")
-        self._check_shard_limit(stream.account, shard_count - present)
+        self._check_shard_limit(stream.home, shard_count - present)
         now_ms = self.clock.now_ms()
         recent = [at_ms for at_ms in stream.recounts_ms if now_ms - at_ms < DAY_MS]
         if self.options.limits and len(recent) >= RECOUNTS_A_DAY:
@@ -174,7 +180,7 @@ class Engine:
         if stream.status is not Status.ACTIVE or middle == shard.hash_start:
             return
         try:
-            self._check_shard_limit(stream.account, 1)
+            self._check_shard_limit(stream.home, 1)
         except ServiceError:
             return
         self._reshard(stream, lambda at_ms: stream.split(shard, middle, at_ms))
@@ -230,12 +236,12 @@ class Engine:
         if stream.on_demand:
             raise malformed(f"stream {stream.name} is on-demand: the service chooses its shards")
 
-    def _check_shard_limit(self, account: str, more: int) -> None:
-        held = sum(len(stream.open_shards()) for (owner, _), stream in self._streams.items() if owner == account)
+    def _check_shard_limit(self, home: str, more: int) -> None:
+        held = sum(len(stream.open_shards()) for (owner, _), stream in self._streams.items() if owner == home)
         if held + more > self.options.shard_limit:
             raise ServiceError(
                 "LimitExceededException",
-                f"account {account} may have {self.options.shard_limit} shards, not {held + more}",
+                f"account {home} may have {self.options.shard_limit} shards, not {held + more}",
             )
 
 

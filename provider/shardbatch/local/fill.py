@@ -38,7 +38,7 @@ def fill_stream(
     It costs a fraction of what an SDK costs, and signs nothing: only a server like this one takes it.
 
     :param endpoint_url: :attr:`StreamServer.endpoint_url`
-    :param stream: name of a stream in the server's default account
+    :param stream: name of a stream in the server's default account and region
     :param records: partition key (1 to 256 characters) and data of each record
     :param progress: called with the number of records put so far, after each call of at most 500
     :param timeout: seconds that one call may take; throttled records are put again meanwhile

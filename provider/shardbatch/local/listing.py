@@ -72,7 +72,7 @@ class Listing:
             return shards, None
         page = shards[:size]
         token = ListToken(
-            stream.account,
+            stream.home,
             stream.name,
             stream.created_ms,
             page[-1].shard_id,
@@ -94,7 +94,7 @@ class Listing:
         age_ms = self._engine.clock.now_ms() - token.issued_ms
         if age_ms > self._engine.options.token_seconds * 1000:
             raise ServiceError("ExpiredNextTokenException", f"NextToken is {age_ms // 1000} s old; list anew")
-        stream = self._engine.find(token.account, token.stream)
+        stream = self._engine.find(token.home, token.stream)
         if stream.created_ms != token.created_ms:
             raise not_found(f"the stream {stream.name} that NextToken was made for was deleted")
         selection = Selection(FilterType(token.kind), token.timestamp_ms, token.after)

@@ -41,7 +41,7 @@ class ListingOperations:
                 if fields.has(name):
                     raise invalid(f"NextToken and {name} must not be given together")
             stream, page, onward = self._listing.resume(token, wanted)
-            if fields.has("StreamARN") and self._addressing.named(request) != (stream.account, stream.name):
+            if fields.has("StreamARN") and self._addressing.named(request) != (stream.home, stream.name):
                 raise invalid("StreamARN is not that of the stream of NextToken")
         else:
             stream = self._addressing.find(request)

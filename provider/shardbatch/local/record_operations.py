@@ -49,7 +49,7 @@ class RecordOperations:
         """GetRecords."""
         fields = request.fields
         iterator = self._records.open_iterator(fields.any_text("ShardIterator", 512))
-        if fields.has("StreamARN") and self._addressing.named(request) != (iterator.account, iterator.stream):
+        if fields.has("StreamARN") and self._addressing.named(request) != (iterator.home, iterator.stream):
             raise invalid("StreamARN is not that of the iterator's stream")
         limit = fields.integer("Limit", 1, 2**31 - 1) or MOST_RECORDS
         if limit > MOST_RECORDS:

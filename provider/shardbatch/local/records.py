@@ -109,7 +109,7 @@ class Records:
 
     def _seal(self, stream: Stream, shard: Shard, position: int, hops: int, now_ms: int) -> str:
         iterator = Iterator(
-            stream.account, stream.name, stream.created_ms, shard.shard_id, position, hops, now_ms, next(self._serials)
+            stream.home, stream.name, stream.created_ms, shard.shard_id, position, hops, now_ms, next(self._serials)
         )
         return self._engine.sealer.seal("iterator", iterator)
 
@@ -139,7 +139,7 @@ class Records:
         """
         engine = self._engine
         now_ms = engine.clock.now_ms()
-        stream = engine.find_readable(iterator.account, iterator.stream)
+        stream = engine.find_readable(iterator.home, iterator.stream)
         if stream.created_ms != iterator.created_ms:
             raise not_found(f"the stream {stream.name} that the iterator was made for was deleted")
         if now_ms - iterator.issued_ms > engine.options.iterator_seconds * 1000:

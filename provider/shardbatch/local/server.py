@@ -125,16 +125,17 @@ class StreamServer:
         thread.join()
         self._loop = self._thread = None
 
-    def trim(self, stream: str, shard: str | None = None, **how: Any) -> int:
+    def trim(self, stream: str, shard: str | None = None, *, region: str | None = None, **how: Any) -> int:
         """Drop records as if the retention had passed; returns how many went.
 
         :param stream: name of a stream in the default account
         :param shard: one shard only; default all
+        :param region: the stream's; default that of the options
         :param how: ``before`` (sequence number), ``before_ms`` (arrival), or ``keep`` (so many newest); default all go.
             ``forget=True``: closed shards leave the listing too
         """
         with self.engine.lock:
-            return self._api.records.trim(self.engine.find(self.options.account_id, stream), shard, **how)
+            return self._api.records.trim(self.engine.find(self.engine.home(region=region), stream), shard, **how)
 
     def __enter__(self) -> StreamServer:
         """Start."""

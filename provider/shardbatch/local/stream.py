@@ -38,6 +38,7 @@ class Stream:
     """A stream and all that it holds. Time is passed in: nothing here asks a clock."""
 
     account: str
+    home: str
     name: str
     arn: str
     created_ms: int

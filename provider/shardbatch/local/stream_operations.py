@@ -77,7 +77,7 @@ class StreamOperations:
                 raise invalid("NextToken is not one that this server gave out")
             after = str(opened[0])
         limit = fields.integer("Limit", 1, MOST_STREAMS_LISTED) or 100
-        streams = [stream for stream in self._engine.list(request.account) if stream.name > after]
+        streams = [stream for stream in self._engine.list(self._addressing.home(request)) if stream.name > after]
         page = streams[:limit]
         answer: Json = {
             "StreamNames": [stream.name for stream in page],
@@ -179,7 +179,7 @@ class StreamOperations:
 
     def describe_limits(self, request: Request) -> bytes:
         """DescribeLimits."""
-        streams = [s for s in self._engine.list(request.account) if s.status is not Status.CREATING]
+        streams = [s for s in self._engine.list(self._addressing.home(request)) if s.status is not Status.CREATING]
         answer = {
             "ShardLimit": self._engine.options.shard_limit,
             "OpenShardCount": sum(len(stream.open_shards()) for stream in streams),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 class Iterator(NamedTuple):
     """A place in a shard. ``hops`` empty answers stand before it; ``serial`` makes every iterator another text."""
 
-    account: str
+    home: str
     stream: str
     created_ms: int
     shard_id: str
@@ -26,7 +26,7 @@ class Iterator(NamedTuple):
 class ListToken(NamedTuple):
     """Where a listing goes on, and what it was asked for."""
 
-    account: str
+    home: str
     stream: str
     created_ms: int
     after: str

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long keys may be: the same in every backend, so that rows can move from one to another."""
+"""How long keys may be, and that none ends in a blank: the same in every backend, so that rows can move from one to
+another."""
 
 from __future__ import annotations
 
@@ -24,6 +25,11 @@ def check(key: Key) -> None:
     :raises StoreError: naming the column and its limit.
     """
     for name, value in key.columns().items():
+        if value.endswith(" "):  # MySQL and MariaDB compare as if it were not there
+            raise StoreError(
+                "The {} of a {} row ends in a blank: {!r}.".format(name, key.table.name, value),
+                remedy="Choose a name without a blank at its end.",
+            )
         if len(value) > length(name) or (name == "scope" and not value.isascii()):
             raise StoreError(
                 "The {} of a {} row has {} characters; it may have {}{}.".format(

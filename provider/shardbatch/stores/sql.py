@@ -23,7 +23,7 @@ from shardbatch.masking import masked, shown
 from shardbatch.stores import outcome
 from shardbatch.stores.outcome import TOKEN, Stored, Unclear, Write, Writes
 from shardbatch.stores.schema import check, make, pending, schema_of
-from shardbatch.stores.sql_engine import cause_of, open_engine, reason_of, transaction
+from shardbatch.stores.sql_engine import ask_for_password, cause_of, open_engine, reason_of, transaction
 from shardbatch.stores.sql_statements import behind, creations, replacements, stored_of
 from shardbatch.stores.time_limit import DEFAULT_S, TimeLimit
 
@@ -44,6 +44,7 @@ class SQLStore:
     :param schema: schema of the tables (default: the connection's own).
     :param page_size: rows that a list reads with one statement (default 500).
     :param arguments: what the driver is told beside the URL (default: nothing); never shown.
+    :param password: gives the password of each new connection, in place of the URL's (default: nothing does).
     :param time_limit: seconds that one call of the database may take (default 30); a call that takes longer fails, and
         a write whose answer did not come is looked for. No call goes on for more than three times that.
     :raises ConfigurationError: for a URL that cannot be read, a missing driver, or SQLite without a file.
@@ -58,9 +59,12 @@ class SQLStore:
         schema: str | None = None,
         page_size: int = 500,
         arguments: Mapping[str, Any] | None = None,
+        password: Callable[[], str] | None = None,
         time_limit: float = DEFAULT_S,
     ) -> None:
         engine, self._secrets = open_engine(engine, arguments or {}, time_limit)
+        if password is not None:
+            ask_for_password(engine, password)
         #: The engine; its connections commit every statement.
         self.engine = engine
         self._limit = TimeLimit(engine, time_limit)

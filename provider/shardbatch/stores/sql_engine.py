@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -60,6 +60,16 @@ def open_engine(
     if engine.url.password:
         secrets = (*secrets, str(engine.url.password))
     return engine.execution_options(isolation_level="AUTOCOMMIT"), secrets
+
+
+def ask_for_password(engine: sa.Engine, password: Callable[[], str]) -> None:
+    """Let each new connection of an engine sign in by a password of its own: one that lives for minutes would be over
+    when the pool opens the next connection."""
+
+    def connect(_dialect: Any, _record: Any, _args: Any, told: dict[str, Any]) -> None:
+        told["password"] = password()
+
+    sa.event.listen(engine, "do_connect", connect)
 
 
 def _database(url: sa.URL) -> str:

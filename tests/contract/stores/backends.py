@@ -192,4 +192,5 @@ def made(request: pytest.FixtureRequest, folder: Path) -> Any:
         return SqlBackend(f"sqlite:///{folder / 'leases.db'}")
     if request.param in ("dynalite", "ministack"):
         return DynamoBackend(request.getfixturevalue(request.param))
-    return SqlBackend(request.getfixturevalue("postgres_server").create_database(f"leases-{uuid.uuid4().hex[:8]}"))
+    server = "mysql_server" if request.param == "mysql" else "postgres_server"
+    return SqlBackend(request.getfixturevalue(server).create_database(f"leases-{uuid.uuid4().hex[:8]}"))

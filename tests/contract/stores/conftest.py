@@ -15,8 +15,11 @@ from shardbatch.core.rows import Namespace
 from tests.contract.stores import backends
 from tests.contract.stores.rows import fresh
 
+#: Whatever of the two is installed, if any; its races take minutes.
+MYSQL = pytest.param("mysql", marks=pytest.mark.long)
 
-@pytest.fixture(scope="module", params=["memory", "sqlite", "postgresql", "dynalite", "ministack"])
+
+@pytest.fixture(scope="module", params=["memory", "sqlite", "postgresql", MYSQL, "dynalite", "ministack"])
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Where the rows stand. Shared by all tests of this module: each has a namespace of its own."""
     made = backends.made(request, tmp_path_factory.mktemp("leases"))

@@ -156,6 +156,16 @@ def test_a_key_too_long_is_refused_by_name(store: Any, namespace: Namespace) -> 
     assert list(store.list(SHARD_LEASE, namespace, "x" * 768)) == [longest]
 
 
+def test_a_key_that_ends_in_a_blank_is_refused_by_name(store: Any, namespace: Namespace) -> None:
+    """MariaDB took the scope of one blank for that of none, and the create of its row for a lost race."""
+    for key, named in (
+        (fresh(namespace, "shard ", scope="x"), "shard_id"),
+        (fresh(namespace, "s", scope=" "), "scope"),
+    ):
+        with pytest.raises(StoreError, match=f"{named} of a shard_lease row ends in a blank"):
+            store.create(key)
+
+
 def test_preparing_again_clears_nothing(store: Any, row: Lease) -> None:
     # K-17: initialising is called on every start
     store.prepare()

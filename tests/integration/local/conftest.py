@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shardbatch.local import StreamServer
-from tests.support.aws import AwsServer
+from tests.support.aws import REGION, AwsServer
 from tests.support.kinesis import KinesisServer
 from tests.support.waiting import wait_until
 
@@ -86,7 +86,7 @@ class Target:
 @pytest.fixture
 def server() -> Iterator[StreamServer]:
     """Our server, fresh, on the system's clock."""
-    with StreamServer() as running:
+    with StreamServer(region=REGION) as running:
         yield running
 
 

@@ -12,7 +12,7 @@ ROOT = "shardId-000000000000"
 
 def contents(server: StreamServer, stream: str) -> list[int]:
     """Records of each shard."""
-    found = server.engine.find(server.options.account_id, stream)
+    found = server.engine.find(server.engine.home(), stream)
     return [shard.next_count - shard.first_count for shard in found.shards.values()]
 
 

@@ -123,7 +123,7 @@ def test_boto3_gets_over_faults_by_retrying(server: StreamServer) -> None:
 
 def test_a_connection_can_be_reset_before_or_after_the_effect(server: StreamServer) -> None:
     server.engine.create("s")
-    stream = server.engine.find(server.options.account_id, "s")
+    stream = server.engine.find(server.engine.home(), "s")
     for applied in (False, True):
         server.faults.add("PutRecord", "reset", applied=applied)
         with connection(server) as opened, pytest.raises(ConnectionResetError):

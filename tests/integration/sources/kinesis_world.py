@@ -12,7 +12,7 @@ from shardbatch.core.ports import Clock, Page
 from shardbatch.local import Clock as ServerClock
 from shardbatch.local import StreamServer
 from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
-from tests.support.aws import AwsServer
+from tests.support.aws import REGION, AwsServer
 
 STREAM = "orders"
 FIRST = "shardId-000000000000"
@@ -71,7 +71,7 @@ class World:
 def stopped_server(**options: Any) -> StreamServer:
     """A server whose time stands still until it is moved."""
     now = ServerClock().now()
-    return StreamServer(clock=ServerClock(lambda: now), **options)
+    return StreamServer(clock=ServerClock(lambda: now), region=REGION, **options)
 
 
 def take(pages: Iterator[Page], count: int) -> list[Page]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -104,6 +105,17 @@ def test_a_start_in_the_future_is_an_error_that_waiting_mends(world: World) -> N
     with pytest.raises(PlaceRefused, match="future") as caught:
         next(world.source().read(FIRST, ahead))
     assert caught.value.retryable
+
+
+def test_a_start_that_is_ahead_by_a_moment_is_waited_for(world: World) -> None:
+    """Of two machines of the service one may be behind the other, and a claim goes by one of them."""
+    instant = world.time.clock.now_ms() + 500
+    reading = world.source().read(FIRST, at_timestamp(instant))
+    world.put(b"before")
+    assert next(reading).records.num_rows == 0
+    assert world.time.clock.now_ms() >= instant
+    world.put(b"then")
+    assert payloads(until(reading, 1)) == [b"then"]
 
 
 def below(source: KinesisSource, start: str) -> None:
@@ -244,3 +256,13 @@ def test_a_stream_that_is_denied_once_is_not_missing(world: World) -> None:
     world.client.delete_stream(StreamName=STREAM)
     with pytest.raises(StreamNotFound):
         world.source().list_shards()
+
+
+def test_a_missing_stream_is_not_told_as_a_shard_whose_retention_has_passed(world: World) -> None:
+    source = KinesisSource(world.client, "ordres", clock=world.time.clock)
+    for ask in (source.identity, source.list_shards, lambda: next(source.read(FIRST, TRIM_HORIZON))):
+        with pytest.raises(StreamNotFound) as caught:
+            ask()
+        told = "".join(traceback.format_exception(caught.value))
+        assert "Check the stream's name" in told
+        assert "Its retention" not in told

@@ -218,7 +218,8 @@ def test_a_missing_staging_folder_is_named_and_never_made(airflow: Deployment) -
     run_id, state = airflow.run("no_staging")
     assert (state, airflow.states("no_staging", run_id)["claim"]) == ("failed", "failed")
     log = airflow.log("no_staging", run_id, "claim")
-    assert f"The staging folder file://{airflow.folder}/missing does not exist. Create it" in log
+    assert f"The staging folder file://{airflow.folder}/missing/too does not exist, nor does the folder" in log
+    assert airflow.client.wait_for_task("no_staging", run_id, "batch.claim", ["failed"])["try_number"] == 1
     assert not (airflow.folder / "missing").exists()
 
 

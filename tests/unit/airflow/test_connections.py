@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
+from importlib.metadata import entry_points
 from typing import Any
 
 import pytest
@@ -65,8 +67,9 @@ def test_an_aws_connection_is_asked_for_once(connection: Connect, monkeypatch: p
 
 @pytest.fixture
 def drivers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All drivers are installed."""
+    """All drivers are installed, in versions of today."""
     monkeypatch.setattr(connections, "find_spec", lambda name: ModuleSpec(name, None))
+    monkeypatch.setattr(connections, "version", lambda _: "1.2.4")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +98,6 @@ def test_fields_of_postgresql(extra: dict[str, Any], query: dict[str, str], argu
         ("postgresql", {"ssl": True}, "'ssl'.*sslmode"),
         ("postgresql", {"ssl_mode": "verify-full"}, "'ssl_mode'.*sslmode"),
         ("postgresql", {"ssl_ca": "/ca"}, "'ssl_ca'.*sslrootcert"),
-        ("postgresql", {"iam": True}, "'iam'.*Take it out"),
         ("postgresql", {"sslrootcrt": "/ca"}, "'sslrootcrt'"),
         ("postgresql", {"sqlalchemy_query": {"tls": "1"}}, "'tls'"),
         ("postgresql", {"auth_plugin": "x"}, "'auth_plugin'"),
@@ -106,7 +108,11 @@ def test_fields_of_postgresql(extra: dict[str, Any], query: dict[str, str], argu
         ("mysql", {"ssl_mode": "VERIFY_IDENTITY"}, "ssl_ca"),
         ("mysql", {"ssl": {"crl": "/x"}}, "'ssl: crl'"),
         ("mysql", {"ssl": "{not json"}, "JSON"),
-        ("mariadb", {"iam": "true"}, "'iam'"),
+        ("postgresql", {"iam": True, "redshift": True}, "'redshift'.*RDS"),
+        ("postgresql", {"iam": True, "redshift-serverless": "true"}, "'redshift-serverless'"),
+        ("postgresql", {"iam": True, "workgroup-name": "w"}, "'workgroup-name'"),
+        ("postgresql", {"iam": True, "azure_conn_id": "azure"}, "'azure_conn_id'"),
+        ("postgresql", {"redshift": True}, "'redshift'"),
         ("mysql", {"auth_plugin_map": "x"}, "'auth_plugin_map'"),
         ("mysql", {"read_timeout": "soon"}, "read_timeout"),
         ("mysql", {"connect_timeout": -1}, "connect_timeout"),
@@ -195,8 +201,10 @@ def test_a_mysql_connection_reaches_its_driver(connection: Connect, drivers: Non
     ("installed", "refused"), [("1.1.3", True), ("0.10.1", True), ("1.2.0", False), ("2.0", False)]
 )
 def test_a_driver_that_goes_on_in_plain_text_is_refused(
-    connection: Connect, drivers: None, monkeypatch: pytest.MonkeyPatch, installed: str, refused: bool
+    connection: Connect, monkeypatch: pytest.MonkeyPatch, installed: str, refused: bool
 ) -> None:
+    only = ModuleSpec("pymysql", None)
+    monkeypatch.setattr(connections, "find_spec", lambda name: only if name == "pymysql" else None)
     monkeypatch.setattr(connections, "version", lambda _: installed)
     connection("plain", conn_type="mysql", host="db")
     sql_target("plain")
@@ -206,3 +214,102 @@ def test_a_driver_that_goes_on_in_plain_text_is_refused(
         return
     with pytest.raises(ConfigurationError, match=rf"PyMySQL {installed}.*1\.2 or later"):
         sql_target("db")
+
+
+def test_a_driver_of_another_library_is_taken_for_encryption(
+    connection: Connect, drivers: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow's mysql provider brings PyMySQL 1.1 beside mysqlclient."""
+    monkeypatch.setattr(connections, "version", lambda _: "1.1.3")
+    connection("db", conn_type="mysql", host="db", extra={"ssl_mode": "REQUIRED"})
+    target = sql_target("db")
+    assert (target.url.drivername, target.arguments) == ("mysql+mysqldb", {"ssl_mode": "REQUIRED"})
+
+
+# Tokens of RDS
+
+
+@pytest.fixture
+def aws(connection: Connect) -> None:
+    for name, key in (("aws_default", "AKIDDEFAULT"), ("aws_of_leases", "AKIDLEASES")):
+        connection(name, conn_type="aws", login=key, password="hidden", extra={"region_name": "eu-west-1"})
+
+
+@pytest.mark.parametrize(
+    ("extra", "key"),
+    [
+        ({"iam": True}, "AKIDDEFAULT"),
+        ({"iam": "true", "aws_conn_id": "aws_of_leases"}, "AKIDLEASES"),
+        ({"iam": "false"}, None),
+    ],
+)
+@pytest.mark.parametrize(("conn_type", "port"), [("postgres", 5432), ("mysql", 3306), ("mysql", 3307)])
+def test_a_token_is_signed_for_host_port_and_login(
+    connection: Connect,
+    aws: None,
+    drivers: None,
+    conn_type: str,
+    port: int,
+    extra: dict[str, Any],
+    key: str | None,
+) -> None:
+    given = {"port": port} if port == 3307 else {}
+    connection("db", conn_type=conn_type, host="db.rds", login="etl", password="old", extra=extra, **given)
+    target = sql_target("db")
+    if key is None:
+        assert (target.password, target.url.password) == (None, "old")
+        return
+    assert target.password is not None
+    token = target.password()
+    assert token.startswith(f"db.rds:{port}/?Action=connect&DBUser=etl&")
+    assert f"X-Amz-Credential={key}%2F" in token
+    assert "eu-west-1%2Frds-db" in token
+    assert (target.url.port, target.url.password) == (port, None)
+    encrypted = {"sslmode": "require"} if conn_type == "postgres" else {}
+    assert (dict(target.url.query), bool(target.arguments)) == (encrypted, conn_type == "mysql")
+    assert "Signature" not in repr(target)
+
+
+def test_an_author_may_say_how_a_token_is_encrypted() -> None:
+    for extra in ({"sslmode": "verify-full", "sslrootcert": "/ca"}, {"sslmode": "disable"}):
+        assert driver_fields("postgresql", "psycopg", {"iam": True, **extra}, "db").query == extra
+    assert driver_fields("mysql", "pymysql", {"iam": True, "ssl_ca": "/ca"}, "db").arguments == VERIFIED
+
+
+def test_a_token_that_cannot_be_had_is_refused_by_name(
+    connection: Connect, aws: None, drivers: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(match: str, **fields: Any) -> None:
+        connection("db", **{"conn_type": "postgres", "host": "db", "login": "etl", "extra": {"iam": True}, **fields})
+        with pytest.raises(ConfigurationError, match=match):
+            sql_target("db")
+
+    monkeypatch.setattr(connections, "version", lambda _: "1.1.3")
+    refused("'iam'.*SQLite", conn_type="sqlite", host="/leases.db")
+    refused("lacks its host or its login", login=None)
+    refused("lacks its host or its login", host=None)
+    refused(r"PyMySQL 1\.1\.3.*leave that out", conn_type="mysql")
+    refused("no Airflow connection 'absent'", extra={"iam": True, "aws_conn_id": "absent"})
+    with monkeypatch.context() as patch:
+        patch.setattr(connections, "find_spec", lambda name: ModuleSpec(name, None) if name == "MySQLdb" else None)
+        refused("'iam'.*PyMySQL 1.2", conn_type="mysql")
+    monkeypatch.setitem(sys.modules, "airflow.providers.amazon.aws.hooks.base_aws", None)
+    refused(r"shardbatch\[aws\]")
+
+
+# Types
+
+
+def test_a_generic_connection_is_told_what_it_is(connection: Connect) -> None:
+    connection("leases", conn_type="generic", host="/leases.db")
+    for ask in (SQLLeases("leases").open, SQLLeases("leases").shared):
+        with pytest.raises(ConfigurationError, match=r"did not know the type.*\[sqlite\].*delete.*AIRFLOW_CONN_LEASES"):
+            ask()
+    with pytest.raises(ConfigurationError, match=r"did not know the type.*\[aws\].*AIRFLOW_CONN_LEASES"):
+        aws_client("kinesis", "leases", None)
+
+
+def test_the_extras_bring_the_types_of_their_connections() -> None:
+    infos = [entry.load()() for entry in entry_points(group="apache_airflow_provider")]
+    known = {each["connection-type"] for info in infos for each in info.get("connection-types", ())}
+    assert {"aws", "spark", "postgres", "sqlite"} <= known

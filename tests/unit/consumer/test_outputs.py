@@ -246,6 +246,17 @@ def test_a_task_beside_the_work_that_a_person_marked_is_noted(rig: Rig) -> None:
     assert done.note == "not counted: tell"
 
 
+def test_a_work_that_a_person_marked_before_it_began_is_told_to_be_cleared(rig: Rig) -> None:
+    """Nobody saw that it is given the batch: its own code looks that up."""
+    made = frozen(rig)
+    with pytest.raises(NothingFinished, match=r"load is a success and has left nothing.*person marked it.*clear it"):
+        rig.commit("r1", made, works=[Work("load", given=False)])
+    rig.end(made, "load")  # it ran: then it is the job that has to enter a block
+    with pytest.raises(NothingFinished, match="entered a block") as caught:
+        rig.commit("r1", made, works=[Work("load", given=False)])
+    assert "person" not in str(caught.value)
+
+
 def test_a_block_that_was_not_left_well_fails_the_task(rig: Rig) -> None:
     made = frozen(rig)
     rig.start(made, token="t")

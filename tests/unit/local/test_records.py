@@ -197,7 +197,7 @@ def test_a_trimmed_position_yields_the_oldest_record_without_a_word() -> None:  
     caller.create()
     numbers = [item["SequenceNumber"] for item in caller.put("a", "b", "c")]
     before = caller.iterator(0, "AFTER_SEQUENCE_NUMBER", StartingSequenceNumber=numbers[0])
-    stream = caller.engine.find(caller.options.account_id, "s")
+    stream = caller.engine.find(caller.engine.home(), "s")
     assert caller.api.records.trim(stream, before=numbers[2]) == 2
     assert texts(caller.get(before)) == ["c"]
     assert caller.read(0, "AFTER_SEQUENCE_NUMBER", StartingSequenceNumber=numbers[0]) == ["c"]
@@ -263,7 +263,7 @@ def test_trimmed_records_do_not_count_towards_the_size_of_a_page() -> None:
     caller.create()
     for _ in range(12):
         caller.call("PutRecord", StreamName="s", PartitionKey="k", Data=encoded(MIB))
-    caller.api.records.trim(caller.engine.find(caller.options.account_id, "s"), keep=6)
+    caller.api.records.trim(caller.engine.find(caller.engine.home(), "s"), keep=6)
     assert len(caller.get(caller.iterator())["Records"]) == 6
 
 

@@ -105,7 +105,7 @@ def test_forgotten_shards_leave_the_listing_and_their_children_stay() -> None:  
     caller.create()
     caller.split(0)
     iterator = caller.iterator(0)
-    stream = caller.engine.find(caller.options.account_id, "s")
+    stream = caller.engine.find(caller.engine.home(), "s")
     caller.api.records.trim(stream, shard_id(0), forget=True)
     assert [shard.get("ParentShardId") for shard in caller.shards()] == [shard_id(0)] * 2
     assert caller.refused("GetRecords", ShardIterator=iterator) == "ResourceNotFoundException"  # K-35

@@ -285,6 +285,23 @@ def test_an_arn_leads_to_another_account_and_a_name_does_not() -> None:
     assert caller.refused("ListShards") == "InvalidArgumentException"
 
 
+def test_regions_are_kept_apart() -> None:
+    """A client of the wrong region finds nothing, as at AWS: a mistake in a connection shows before it is deployed."""
+    caller = Caller()
+    caller.create(shards=1)
+    assert caller.refused("ListShards", StreamName="s", region="eu-west-1") == "ResourceNotFoundException"
+    assert caller.call("ListStreams", region="eu-west-1")["StreamNames"] == []
+    caller.call("CreateStream", StreamName="s", ShardCount=3, region="eu-west-1")
+    assert len(caller.call("ListShards", StreamName="s", region="eu-west-1")["Shards"]) == 3
+    assert len(caller.call("ListShards", StreamName="s")["Shards"]) == 1
+    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/s"
+    assert len(caller.call("ListShards", StreamARN=arn)["Shards"]) == 3
+    made = caller.call("RegisterStreamConsumer", StreamARN=arn, ConsumerName="c")["Consumer"]["ConsumerARN"]
+    assert caller.call("DescribeStreamConsumer", ConsumerARN=made)["ConsumerDescription"]["ConsumerARN"] == made
+    caller.call("DeleteStream", StreamName="s", EnforceConsumerDeletion=True, region="eu-west-1")
+    assert len(caller.call("ListShards", StreamName="s")["Shards"]) == 1
+
+
 def test_streams_are_listed_in_pages() -> None:
     caller = Caller()
     for name in ("c", "a", "b"):

@@ -87,6 +87,14 @@ def test_an_error_that_nobody_knows_is_neither_final_nor_about_permissions() -> 
     assert isinstance(named("list_shards", "s", "BrandNewException", "no", 503), Unreachable)
 
 
+def test_what_is_not_found_is_a_shard_only_where_a_call_names_one() -> None:
+    code = "ResourceNotFoundException"
+    for operation in ("get_shard_iterator", "get_records", "subscribe_to_shard"):
+        assert "retention" in str(named(operation, "s", code, "no"))
+    for operation in ("describe_stream_summary", "list_shards", "register_stream_consumer"):
+        assert "Check the stream's name" in str(named(operation, "s", code, "no"))
+
+
 def test_an_argument_is_a_place_an_iterator_or_malformed() -> None:
     code = "InvalidArgumentException"
     assert isinstance(named("get_shard_iterator", "s", code, "no"), PlaceRefused)

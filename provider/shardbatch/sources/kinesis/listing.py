@@ -31,7 +31,7 @@ def describe(caller: Caller) -> dict[str, Any]:
         except ShardNotFound as error:
             denied += 1
             if denied >= MOST_DENIALS:
-                raise missing(caller) from error
+                raise missing(caller) from error.__cause__  # the service's own word
             caller.clock.sleep(DENIAL_POLL)
             continue
         summary: dict[str, Any] = answer.get("StreamDescriptionSummary") or {}

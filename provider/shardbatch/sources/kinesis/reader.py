@@ -95,6 +95,13 @@ class ShardReader:
     def _step(self) -> tuple[Iterable[Page], Pause]:
         """Ask once: the pages that there are, and the pause before the next step."""
         try:
+            return self._asked()
+        except ShardNotFound as error:
+            unknown = error
+        return self._gone(unknown)  # no consequence of the first answer: it may be the stream that is gone
+
+    def _asked(self) -> tuple[Iterable[Page], Pause]:
+        try:
             if self._proof is not None:
                 return self._prove(self._proof), Pause()
             answer = self._way.ask(self._place())
@@ -109,9 +116,10 @@ class ShardReader:
         except IteratorExpired as error:
             self._way.drop()
             return (), Pause(self._patience.expired(error))
-        except ShardNotFound as error:
-            return self._gone(error)
         except PlaceRefused as error:
+            if self._next.kind is Kind.AT_TIMESTAMP:  # ahead of the service's clock, perhaps by a moment only
+                self._way.drop()
+                return (), Pause(self._patience.failed(error))
             self._begin_at_oldest(error)
             return (), Pause()
         except (InvalidAnswer, Unreachable) as error:
@@ -202,7 +210,7 @@ class ShardReader:
         self._way.drop()
         self._proof = None
         if self._from_oldest or self._next.kind is not Kind.AFTER_SEQUENCE_NUMBER:
-            raise error if self._next.kind is Kind.AT_TIMESTAMP else malformed(error)
+            raise malformed(error)
         self._from_oldest = True
         self._start, self._last_read, self._expected = self._next, None, self._next.sequence_number
 

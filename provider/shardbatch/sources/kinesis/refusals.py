@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from botocore import exceptions as failed
 
-from shardbatch.errors import IteratorExpired, ShardNotFound, SourceError, Throttled
+from shardbatch.errors import IteratorExpired, ShardNotFound, SourceError, StreamNotFound, Throttled
 
 
 class Unreachable(SourceError):
@@ -155,6 +155,8 @@ _UNKNOWN = Kind(SourceError, "shardbatch does not know this error; the service's
 #: What says that it is the arguments of a call that are refused, and the calls of which that means a place.
 ARGUMENT = "InvalidArgumentException"
 PLACED = frozenset({"get_shard_iterator", "subscribe_to_shard"})
+#: The calls of which "not found" may mean a shard; of all others it means the stream, or its consumer.
+OF_A_SHARD = PLACED | {"get_records"}
 
 #: Of what is raised before a call is sent: credentials that cannot be had at this moment, and what is set up wrongly.
 WITHOUT_CREDENTIALS = (
@@ -182,7 +184,10 @@ def named(operation: str, where: str, code: str, message: str, status: int = 0) 
     kind = KINDS.get(code)
     if kind is None:
         kind = Kind(Unreachable) if status >= 500 else _UNKNOWN
-    error = kind.error(text, remedy=kind.remedy)
+    remedy = kind.remedy
+    if kind.error is ShardNotFound and operation not in OF_A_SHARD:
+        remedy = StreamNotFound.remedy
+    error = kind.error(text, remedy=remedy)
     if kind.final:
         error.retryable = False
     return error

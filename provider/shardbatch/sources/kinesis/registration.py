@@ -107,7 +107,7 @@ class Registration:
         except StreamBusy:
             return self._described()
         except ShardNotFound as error:
-            raise missing(self._caller) from error
+            raise missing(self._caller) from error.__cause__
         except Throttled as error:
             raise Throttled(f"The consumer {self._name} cannot be registered now.", remedy=TOO_MANY) from error
         log.info("The consumer %s was registered, for enhanced fan-out.", self._name)

@@ -106,4 +106,4 @@ no_stream = make("no_stream", stream=KinesisStream("nowhere", aws_conn_id="aws_l
 no_connection = make(  # a connection may be unknown for a moment, so it is looked for again by every retry
     "no_connection", stream=KinesisStream("whole", aws_conn_id="absent"), task_args={"claim": {"retries": 0}}
 )
-no_staging = make("no_staging", staging="missing")
+no_staging = make("no_staging", staging="missing/too")  # no folder is made in one that is not there
