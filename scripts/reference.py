@@ -45,6 +45,7 @@ SECTIONS: dict[str, tuple[str, str]] = {
     "InvalidAnswer": ("errors of the service", "reading.md#errors-of-the-service"),
     "StoreError": ("time limits", "connections.md#time-limits"),
     "StoreNotFound": ("lease stores", "stores.md"),
+    "StagingMissing": ("a local or mounted folder", "staging.md#a-local-or-mounted-folder"),
     "StagingError": ("staging is full", "operations.md#staging-is-full"),
     "ManifestChanged": ("Spark fails for ever", "operations.md#spark-fails-for-ever"),
     "SlicesGone": ("replay", "operations.md#the-transform-was-wrong-replay"),
