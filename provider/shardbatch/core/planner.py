@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from typing import Callable
 
+from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner, ResetHolder
 from shardbatch.core.shard import Shard, generations, inconsistent
@@ -75,6 +76,8 @@ def plan(
     may_take: Callable[[Lease], bool],
     owner: str,
     waiting_for_parents: Collection[str] = (),
+    *,
+    now_ms: int,
 ) -> Plan:
     """Sort the open, unstamped leases into those that this owner may take now and those that wait (KV-4).
 
@@ -84,6 +87,8 @@ def plan(
     gap waits for a person, keep the others out for ever. What is landed is read, and has no backlog.
 
     :param waiting_for_parents: shards of which nobody knows yet whether a parent is gone.
+    :param now_ms: by the claimer's clock. Of a row from the future nobody knows how old it is, so it counts as oldest:
+        its turn gives it a time. Else it would come last until the wrong clock's time has come.
     """
     rows = {lease.shard_id: lease for lease in leases}
     takeable: list[Lease] = []
@@ -107,7 +112,8 @@ def plan(
 
     def order(lease: Lease) -> tuple[bool, int, str]:
         behind = lease.millis_behind_latest if lease.pending is None else None
-        return lease.lease_owner != owner, lease.updated_at_ms - (behind or 0), lease.shard_id
+        changed_ms = lease.updated_at_ms if lease.updated_at_ms <= now_ms + CLOCKS_APART_MS else 0
+        return lease.lease_owner != owner, changed_ms - (behind or 0), lease.shard_id
 
     return Plan(tuple(sorted(takeable, key=order)), tuple(held), tuple(waiting))
 
