@@ -23,7 +23,7 @@ class Books:
     a reset of a shard begins both anew: ``targets`` is where to, ``before`` are the records that were committed till
     then, ``skipped`` those that it passed over unread. ``gaps`` are all gaps of committed slices of live shards, also
     those from before a reset. ``decided`` are the rows of committed batches, ``enrolled_ms`` is when a live shard got
-    its row, ``counters`` what each lease's counter has been.
+    its row, ``begun`` where it began then, ``counters`` what each lease's counter has been.
     """
 
     committed: dict[Shard, list[Slice]] = field(default_factory=dict)
@@ -34,6 +34,7 @@ class Books:
     skipped: set[str] = field(default_factory=set)
     gaps: dict[str, list[Gap]] = field(default_factory=dict)
     enrolled_ms: dict[str, int] = field(default_factory=dict)
+    begun: dict[str, Position] = field(default_factory=dict)
     counters: dict[Key, set[int]] = field(default_factory=dict)
 
     def commit(self, name: str, scope: str, slices: list[Slice], rows: list[str], batch_id: str) -> None:
@@ -70,8 +71,10 @@ class Books:
         self.skipped |= {name for name in unread - self.before if not self.wanted(sent[name])}
 
     def wanted(self, sent: Sent) -> bool:
-        """Whether a record of the live application has to be committed since the last reset of its shard."""
-        target = self.targets.get(sent.shard_id, TRIM_HORIZON)
+        """Whether a record of the live application has to be committed since the last reset of its shard, or since the
+        shard began: what arrived before the application's start is nobody's, and no reset passes it over."""
+        began = self.begun.get(sent.shard_id, TRIM_HORIZON)
+        target = self.targets.get(sent.shard_id, began)
         if target.kind is Kind.AT_TIMESTAMP:
             return sent.arrival_ms >= (target.timestamp_ms or 0)
         return not target.exact or sent.place > target

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from shardbatch.consumer.consumer import Consumer, Verdicts, first_count
 from shardbatch.consumer.hold import Held
 from shardbatch.consumer.instants import reached
-from shardbatch.consumer.listing import look_again, named
+from shardbatch.consumer.listing import list_shards, look_again, named
 from shardbatch.core import lease as leases
 from shardbatch.core.expiry import born_after
 from shardbatch.core.lease import Lease
 from shardbatch.core.planner import first_checkpoint, ready_child
-from shardbatch.core.ports import Verdict
+from shardbatch.core.ports import Page, Verdict
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import Slice
@@ -44,6 +45,27 @@ class Children:
             if taken is not None:
                 ready.append(taken)
         return ready
+
+    def enrol(self, parent: str, end: Page) -> Page:
+        """The end of a shard as it may be landed: of an interval's it names the children, and each of them has a row.
+
+        Freeze waits for every row, and for nothing else: so no child is forgotten, whatever becomes of this task once
+        the parent is landed. A child may lack a row that was there at the claim, since a listing may be old.
+
+        :raises SourceError: if the end names none and the listing cannot be had, or has none either.
+        """
+        if self._consumer.interval is None or end.gone:
+            return end
+        children = end.children or tuple(
+            shard for shard in list_shards(self._consumer) if parent in shard.parent_shard_ids
+        )
+        if not children:
+            text = "Shard {} has ended, and neither its end nor the stream's listing names a child of it."
+            raise InvalidAnswer(text.format(parent), remedy="Nothing is lost: a retry asks again.")
+        for child in children:
+            if self._consumer.lease(child.shard_id) is None:
+                self._added(child, {name: self._consumer.lease(name) for name in child.parent_shard_ids})
+        return replace(end, children=children)
 
     def _listed(self, parent: str, landed: Slice) -> list[Shard]:
         """Children as the stream lists them."""

@@ -215,7 +215,7 @@ def _plan(
     def may_take(lease: Lease) -> bool:
         return lease.shard_id in dead or verdicts(lease.lease_owner or "") is Verdict.OVER
 
-    found = plan(rows, listed, may_take, me, orphaned, reached_ms)
+    found = plan(rows, listed, may_take, me, orphaned, reached_ms, now_ms=consumer.now_ms())
     foreign = [
         lease
         for lease in found.held
@@ -225,7 +225,7 @@ def _plan(
     if not dead:
         return found
     rows[:] = settle(consumer, rows, stamped, me, lambda lease: lease.shard_id in dead)
-    return plan(rows, listed, may_take, me, orphaned, reached_ms)
+    return plan(rows, listed, may_take, me, orphaned, reached_ms, now_ms=consumer.now_ms())
 
 
 def _decidable(lease: Lease, stamped: Stamped) -> bool:

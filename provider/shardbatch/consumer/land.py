@@ -121,6 +121,7 @@ class _Task:
             self._waited,
             self.hurry,
             self.ahead_ms,
+            self.children.enrol,
         )
         return (yield from read_shard(read))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from shardbatch.consumer.consumer import Consumer
@@ -41,7 +41,8 @@ class ShardRead:
     how much the stream's clock is ahead of this machine's.
 
     ``waited`` is told what the service's limits cost a read that leaves no slice to say so. ``stop`` ends the read, and
-    what it has is dropped; ``hurry`` ends it, and what it has is landed.
+    what it has is dropped; ``hurry`` ends it, and what it has is landed. ``enrol`` sees to the children of a shard at
+    its end, before that is landed.
     """
 
     consumer: Consumer
@@ -54,6 +55,7 @@ class ShardRead:
     waited: Callable[[Waiting], None] = lambda waiting: None
     hurry: threading.Event = field(default_factory=threading.Event)
     ahead_ms: Callable[[], int] = lambda: 0
+    enrol: Callable[[str, Page], Page] = lambda shard_id, end: end
 
 
 class _Tally:
@@ -226,6 +228,8 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
             raise Stopped
         if read.held.lost:
             return
+        if page.ended:
+            page, tally.end.cut = _enrolled(read, page)
         tally.add(page)
         read.held.children = page.children
         wanted = tally.wanted(page)
@@ -241,13 +245,24 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
                     "; {}".format(tally.waiting) if tally.waiting else "",
                 )
             )
-        if tally.done() or read.hurry.is_set():
+        if tally.end.cut is not None or tally.done() or read.hurry.is_set():
             return
         if (yield):
             writer.rest()
             yield
         if tally.end.late():
             return  # it went by while others had their turn
+
+
+def _enrolled(read: ShardRead, end: Page) -> tuple[Page, Exception | None]:
+    """The end of the shard, its children seen to; or, with the error, an answer like any other, so that what is landed
+    has not ended and a retry comes to the end again."""
+    try:
+        return read.enrol(read.held.shard_id, end), None
+    except Exception as error:
+        if not is_shards_own(error):
+            raise
+        return replace(end, ended=False, millis_behind_latest=None), error
 
 
 def _slice(tally: _Tally, writer: SliceWriter) -> Slice:

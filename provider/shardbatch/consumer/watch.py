@@ -10,6 +10,7 @@ from itertools import islice
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
+from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.looks import MOST_TIMES, Looks
 from shardbatch.core.owner import Owner
@@ -34,7 +35,8 @@ def stood_still(
 
     An owner renews as its own group's ``lease_duration`` asks; where that is longer than this one's, it counts.
     Watching costs the run that time. So unless there is nothing else to do, only leases are watched whose row looks
-    old; how old it looks by two machines' clocks decides nothing but that.
+    old, or lies in the future: its writer's clock was wrong, and it would look young until that time has come. How old
+    a row looks by two machines' clocks decides nothing but that.
 
     :param looks: what earlier passes of this claim saw; default: it stays and watches.
     :raises LookAgain: to come back when the time has passed.
@@ -80,7 +82,7 @@ def _watch(
     """The names of those whose counter stood still. What earlier passes have seen is not watched anew."""
     now, step = consumer.now_ms(), consumer.options.lease_duration.total_seconds() / 20
     if not all_of_them:
-        suspects = {name: one for name, one in suspects.items() if now - one.written_ms > one.silence * 1000}
+        suspects = {name: one for name, one in suspects.items() if _may_be_old(one, now)}
     if not suspects:
         return set()
     longest = max(one.silence for one in suspects.values())
@@ -106,6 +108,10 @@ def _watch(
                 still.add(name)
                 del waiting[name]
     return still
+
+
+def _may_be_old(one: Suspect, now_ms: int) -> bool:
+    return now_ms - one.written_ms > one.silence * 1000 or one.written_ms > now_ms + CLOCKS_APART_MS
 
 
 def _silence(consumer: Consumer, application: Application, owner: str | None) -> float:

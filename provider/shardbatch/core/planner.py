@@ -9,6 +9,7 @@ from heapq import heapify, heapreplace
 from typing import Callable
 
 from shardbatch.core.expiry import tip_seen
+from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner, ResetHolder
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position
@@ -110,6 +111,8 @@ def plan(
     owner: str,
     waiting_for_parents: Collection[str] = (),
     reached_ms: int | None = None,
+    *,
+    now_ms: int,
 ) -> Plan:
     """Sort the open, unstamped leases into those that this owner may take now and those that wait (KV-4).
 
@@ -120,6 +123,8 @@ def plan(
 
     :param waiting_for_parents: shards of which nobody knows yet whether a parent is gone.
     :param reached_ms: how far the stream's clock has come; what begins at a later instant waits. Default: all may.
+    :param now_ms: by the claimer's clock. Of a row from the future nobody knows how old it is, so it counts as oldest:
+        its turn gives it a time. Else it would come last until the wrong clock's time has come.
     """
     rows = {lease.shard_id: lease for lease in leases}
     takeable: list[Lease] = []
@@ -146,7 +151,8 @@ def plan(
 
     def order(lease: Lease) -> tuple[bool, int, str]:
         behind = lease.millis_behind_latest if lease.pending is None else None
-        return lease.lease_owner != owner, lease.updated_at_ms - (behind or 0), lease.shard_id
+        changed_ms = lease.updated_at_ms if lease.updated_at_ms <= now_ms + CLOCKS_APART_MS else 0
+        return lease.lease_owner != owner, changed_ms - (behind or 0), lease.shard_id
 
     return Plan(tuple(sorted(takeable, key=order)), tuple(held), tuple(waiting), tuple(ahead))
 

@@ -70,3 +70,32 @@ def test_of_batches_whose_runs_are_gone_the_oldest_comes_first(tmp_path: Path) -
     batches = list(reversed(rig.batches(BatchState.FROZEN)))
     found = abandoned(rig.consumer(), batches, application, all_of_them=True)
     assert [batch.batch_id for batch in found] == frozen
+
+
+@pytest.mark.parametrize("ahead_hours", [0, 300])
+def test_what_a_deleted_run_holds_is_taken_beside_other_work_whatever_its_clock_was(
+    tmp_path: Path, ahead_hours: int
+) -> None:
+    """A row from the future looks young until that time has come, and other shards are there to take in every run."""
+    rig = Rig(tmp_path / "staging", stream=ScriptedStream(shards=2))
+    rig.run("r0")
+    now_ms = rig.time.ms
+    rig.time.ms += ahead_hours * 60 * MINUTE
+    claimed = rig.claim("r1", options=ClaimOptions(max_shards=1))
+    assert claimed.shards == 1
+    rig.time.ms = now_ms + 60 * MINUTE
+    rig.verdicts[str(rig.owner("r1"))] = Verdict.GONE
+    assert rig.claim("r2").shards == 2
+
+
+@pytest.mark.parametrize("ahead_hours", [0, 300])
+def test_a_batch_that_a_deleted_run_froze_is_adopted_whatever_its_clock_was(tmp_path: Path, ahead_hours: int) -> None:
+    rig = Rig(tmp_path / "staging", stream=ScriptedStream(shards=2))
+    rig.stream.put("a")
+    now_ms = rig.time.ms
+    rig.time.ms += ahead_hours * 60 * MINUTE
+    rig.land("r1", rig.claim("r1"))
+    frozen = rig.freeze("r1")
+    rig.time.ms = now_ms + 60 * MINUTE
+    rig.verdicts[str(rig.owner("r1"))] = Verdict.GONE
+    assert rig.claim("r2").batch_id == frozen.batch_id

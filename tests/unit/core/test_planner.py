@@ -29,6 +29,7 @@ from shardbatch.core.slice import Slice
 
 ME = "here/dag/run/group/incremental"
 NAMESPACE = Namespace("etl", "orders")
+NOW_MS = 1_800_000_000_000
 
 
 def row(shard_id: str, *parents: str, completed: bool = False, owner: str | None = None, lag: int = 0) -> Lease:
@@ -43,7 +44,8 @@ def ended(lease: Lease, owner: str = ME) -> Lease:
 
 def takeable(rows: list[Lease], listed: set[str]) -> list[str]:
     free = {lease.shard_id for lease in rows if lease.lease_owner in (None, ME)}
-    return [lease.shard_id for lease in plan(rows, listed, lambda lease: lease.shard_id in free, ME).takeable]
+    found = plan(rows, listed, lambda lease: lease.shard_id in free, ME, now_ms=NOW_MS)
+    return [lease.shard_id for lease in found.takeable]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_a_shard_waits_while_nobody_knows_whether_its_parent_is_gone() -> None:
     assert orphans([Shard("c", ("p",)), Shard("e", ("q",)), Shard("r")], rows) == ["e", "c", "d"]
     begun = replace(row("b", "p"), checkpoint=after("7"))  # what was read of it came after all of its parent
     assert orphans([Shard("b", ("p",))], [begun, row("x", "p", completed=True)]) == []
-    found = plan(rows, {"c", "d"}, lambda lease: True, ME, {"c"})
+    found = plan(rows, {"c", "d"}, lambda lease: True, ME, {"c"}, now_ms=NOW_MS)
     assert [lease.shard_id for lease in found.takeable] == ["d"]
     assert [lease.shard_id for lease in found.waiting] == ["c"]
     assert unknown_shards([Shard("c", ("p",)), Shard("d", ("p",))], [], {"c"}) == [[Shard("d", ("p",))]]
@@ -115,16 +117,23 @@ def test_a_child_of_a_shard_that_waits_for_an_instant_begins_at_it() -> None:
 def test_what_begins_at_an_instant_is_not_taken_before_it() -> None:
     rows = [replace(row("a"), checkpoint=at_timestamp(1000)), row("b")]
     for reached_ms, expected in ((999, ["b"]), (1000, ["a", "b"]), (None, ["a", "b"])):
-        found = plan(rows, {"a", "b"}, lambda lease: True, ME, reached_ms=reached_ms)
+        found = plan(rows, {"a", "b"}, lambda lease: True, ME, reached_ms=reached_ms, now_ms=NOW_MS)
         assert [lease.shard_id for lease in found.takeable] == expected
         assert [lease.shard_id for lease in found.ahead] == ([] if "a" in expected else ["a"])
 
 
 def test_stamped_leases_are_passed_by() -> None:
     stamped = replace(ended(row("s")), batch_id="x")
-    found = plan([stamped], {"s"}, lambda lease: True, ME)
+    found = plan([stamped], {"s"}, lambda lease: True, ME, now_ms=NOW_MS)
     assert found.takeable == ()
     assert found.held == (stamped,)
+
+
+def test_a_row_from_the_future_comes_first_and_what_clocks_may_differ_by_is_no_future() -> None:
+    day, minute = 86_400_000, 60_000
+    ages = {"old": 2 * day, "young": minute, "ahead": -4 * minute, "future": -12 * day}
+    rows = [replace(row(name), updated_at_ms=NOW_MS - age) for name, age in ages.items()]
+    assert takeable(rows, set(ages)) == ["future", "old", "young", "ahead"]
 
 
 def test_own_leases_come_first_then_large_backlogs_of_which_what_is_landed_is_none() -> None:
