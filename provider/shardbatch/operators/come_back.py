@@ -11,7 +11,6 @@ from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
 
 from shardbatch.core.looks import LookAgain, Looks
 from shardbatch.operators.step import Step
-from shardbatch.triggers import TimePassed
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -47,6 +46,8 @@ class ComesBack(Step):
             return self.step(context, looks)
         except LookAgain as again:
             seconds, seen = again.seconds, again.looks.to_json()
+        from shardbatch.triggers import TimePassed  # costs each DAG file a moment, and hardly any task needs it
+
         return self.defer(
             trigger=TimePassed(seconds),
             method_name="come_back",
