@@ -13,6 +13,8 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner, ResetHolder
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position
 from shardbatch.core.shard import Shard, generations, inconsistent
+from shardbatch.core.skipped import PASSED_OVER, passed
+from shardbatch.core.slice import Gap
 
 #: Airflow keeps a mapped task's label in a column of 250 characters on PostgreSQL and fails the task beyond.
 MAX_LABEL = 200
@@ -80,6 +82,19 @@ def first_checkpoint(
     if not places:
         return start
     return min(places) if all(place.kind is Kind.AT_TIMESTAMP for place in places) else TRIM_HORIZON
+
+
+def passed_before(shard: Shard, rows: Mapping[str, Lease], place: Position) -> tuple[Gap, ...]:
+    """What a shard without a row may pass over because a reset moved what it descends from to an instant (W6).
+
+    :param rows: those of its parents that have one.
+    :param place: its first checkpoint.
+    """
+    parents = [rows[parent] for parent in shard.parent_shard_ids if parent in rows]
+    moved = [row for row in parents if row.skipped or row.begins not in (None, row.checkpoint)]
+    if place.kind is not Kind.AT_TIMESTAMP or not moved:
+        return ()
+    return (passed(TRIM_HORIZON, None, place, moved[0].note or PASSED_OVER),)
 
 
 def unopened(lease: Lease, now_ms: int) -> bool:
