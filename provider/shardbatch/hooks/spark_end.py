@@ -62,7 +62,8 @@ def job_failed(
     if not code and hook._is_kubernetes:
         code = hook._spark_exit_code  # of the driver's container; that of spark-submit tells nothing of it
     secrets = _secrets(hook, found)
-    output = [hidden(line, secrets) for line in output]  # before anything is cut: half a secret is not known any more
+    # Before anything is cut: half a secret is not known any more.
+    output = [hidden(line, secrets) for line in output]
     what = "it was ended, because this task was asked to end" if asked else _what(code, output, said)
     at_cluster = spark.cluster_mode(hook)
     place = _place(spark.application_reference(hook)) if at_cluster else ""
