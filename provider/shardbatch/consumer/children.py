@@ -128,6 +128,6 @@ class Children:
             first_count(),
             consumer.now_ms(),
             born.ms if born else None,
-            passed_before(child, rows, start),
+            passed_before(child, rows, {}, start),
         )
         return fresh if consumer.store.create(fresh) else consumer.lease(child.shard_id)

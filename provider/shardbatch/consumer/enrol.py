@@ -128,7 +128,7 @@ def add_rows(
 
         def fresh(shard: Shard, count: int = count, now_ms: int = now_ms) -> Lease:
             start = first_checkpoint(shard, known, listed, application.start_position, now_ms)
-            over = passed_before(shard, known, start)
+            over = passed_before(shard, known, listed, start)
             return leases.add(consumer.namespace, consumer.scope, shard, start, count, now_ms, unseen_ms(shard), over)
 
         def early(row: Lease) -> bool:

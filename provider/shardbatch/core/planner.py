@@ -84,17 +84,26 @@ def first_checkpoint(
     return min(places) if all(place.kind is Kind.AT_TIMESTAMP for place in places) else TRIM_HORIZON
 
 
-def passed_before(shard: Shard, rows: Mapping[str, Lease], place: Position) -> tuple[Gap, ...]:
+def passed_before(
+    shard: Shard, rows: Mapping[str, Lease], listed: Mapping[str, Shard], place: Position
+) -> tuple[Gap, ...]:
     """What a shard without a row may pass over because a reset moved what it descends from to an instant (W6).
 
-    :param rows: those of its parents that have one.
+    :param rows: those of its ancestors that have one.
+    :param listed: the stream's listing.
     :param place: its first checkpoint.
     """
-    parents = [rows[parent] for parent in shard.parent_shard_ids if parent in rows]
-    moved = [row for row in parents if row.skipped or row.begins not in (None, row.checkpoint)]
-    if place.kind is not Kind.AT_TIMESTAMP or not moved:
+    if place.kind is not Kind.AT_TIMESTAMP:
         return ()
-    return (passed(TRIM_HORIZON, None, place, moved[0].note or PASSED_OVER),)
+    for parent in shard.parent_shard_ids:
+        row = rows.get(parent)
+        if row is None:
+            found = passed_before(listed[parent], rows, listed, place) if parent in listed else ()
+            if found:
+                return found
+        elif row.skipped or row.begins not in (None, row.checkpoint):
+            return (passed(TRIM_HORIZON, None, place, row.note or PASSED_OVER),)
+    return ()
 
 
 def unopened(lease: Lease, now_ms: int) -> bool:

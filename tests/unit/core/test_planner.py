@@ -117,11 +117,12 @@ def test_a_child_passes_over_what_a_reset_had_its_parents_pass_over() -> None:
     instant, child = at_timestamp(1000), Shard("x", ("p", "gone"))
     first = replace(row("p"), checkpoint=instant, begins=instant)
     moved = replace(first, begins=TRIM_HORIZON, note="ann reset to it")
-    assert passed_before(child, {"p": first}, instant) == ()
-    assert passed_before(child, {"p": moved}, TRIM_HORIZON) == ()
-    (gap,) = passed_before(child, {"p": moved}, instant)
+    assert passed_before(child, {"p": first}, {}, instant) == ()
+    assert passed_before(child, {"p": moved}, {}, TRIM_HORIZON) == ()
+    (gap,) = passed_before(child, {"p": moved}, {}, instant)
     assert (gap.after, gap.until, gap.to_ms, gap.accepted) == (TRIM_HORIZON, instant, 1000, "ann reset to it")
-    assert passed_before(child, {"p": replace(first, skipped=(gap,))}, instant)  # the row of another such child
+    assert passed_before(child, {"p": replace(first, skipped=(gap,))}, {}, instant)  # the row of another such child
+    assert passed_before(Shard("y", ("x",)), {"p": moved}, {"x": child}, instant) == (gap,)
 
 
 def test_what_begins_at_an_instant_is_not_taken_before_it() -> None:
