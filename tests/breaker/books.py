@@ -23,7 +23,8 @@ class Books:
     a reset of a shard begins both anew: ``targets`` is where to, ``before`` are the records that were committed till
     then, ``skipped`` those that it passed over unread. ``gaps`` are all gaps of committed slices of live shards, also
     those from before a reset. ``decided`` are the rows of committed batches, ``enrolled_ms`` is when a live shard got
-    its row, ``begun`` where it began then, ``counters`` what each lease's counter has been.
+    its row, ``counters`` what each lease's counter has been. ``parents`` are those of each shard; ``start`` is where
+    the live application began.
     """
 
     committed: dict[Shard, list[Slice]] = field(default_factory=dict)
@@ -34,7 +35,8 @@ class Books:
     skipped: set[str] = field(default_factory=set)
     gaps: dict[str, list[Gap]] = field(default_factory=dict)
     enrolled_ms: dict[str, int] = field(default_factory=dict)
-    begun: dict[str, Position] = field(default_factory=dict)
+    parents: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    start: Position = TRIM_HORIZON
     counters: dict[Key, set[int]] = field(default_factory=dict)
 
     def commit(self, name: str, scope: str, slices: list[Slice], rows: list[str], batch_id: str) -> None:
@@ -73,11 +75,20 @@ class Books:
     def wanted(self, sent: Sent) -> bool:
         """Whether a record of the live application has to be committed since the last reset of its shard, or since the
         shard began: what arrived before the application's start is nobody's, and no reset passes it over."""
-        began = self.begun.get(sent.shard_id, TRIM_HORIZON)
-        target = self.targets.get(sent.shard_id, began)
+        target = self.begins(sent.shard_id)
         if target.kind is Kind.AT_TIMESTAMP:
             return sent.arrival_ms >= (target.timestamp_ms or 0)
         return not target.exact or sent.place > target
+
+    def begins(self, shard_id: str) -> Position:
+        """From where on a shard is to be read: a reset's target, or what its parents, all at an instant, leave it (R7),
+        else its oldest record; a root from the application's start on."""
+        if shard_id in self.targets:
+            return self.targets[shard_id]
+        places = [self.begins(parent) for parent in self.parents.get(shard_id, ())]
+        if any(place.kind is not Kind.AT_TIMESTAMP for place in places):
+            return TRIM_HORIZON
+        return min(places, default=self.start)
 
     def covered(self, sent: Sent, waiting: Sequence[Gap] = ()) -> bool:
         """Whether a committed slice of the live application, or what waits for the next one, says that this record was

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
+from shardbatch.core.position import TRIM_HORIZON, at_timestamp
 from shardbatch.core.rows import BATCH, Key
 from shardbatch.core.slice import Slice
 
@@ -50,10 +51,9 @@ class LeaseLaws:
         used = self._books.counters.setdefault(new.key, set())
         assert new.lease_count not in used, "a new lease has a counter that its key had before (L1)"
         if not new.scope:
-            begins_ms = new.checkpoint.timestamp_ms  # None: at its oldest record
-            assert begins_ms in (None, self._world.begin_ms()), "a new lease begins after the application's start"
             self._books.enrolled_ms[new.shard_id] = self._world.time.ms
-            self._books.begun[new.shard_id] = new.checkpoint
+            self._books.parents[new.shard_id] = new.parent_shard_ids
+            self._books.start = at_timestamp(self._world.begin_ms()) if self._world.begin_ms() else TRIM_HORIZON
 
     def _removed(self, old: Lease | None, what: str) -> None:
         """A live row goes when its shard has left the stream and what came after it has begun (H)."""

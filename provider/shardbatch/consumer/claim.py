@@ -20,14 +20,14 @@ from shardbatch.consumer.maintenance import compact
 from shardbatch.consumer.replay import look
 from shardbatch.consumer.settle import Stamped, read_batches, settle
 from shardbatch.consumer.staging_place import require_batch_here, require_folder, require_slices_here
-from shardbatch.consumer.watch import abandoned, stood_still, waiting_ms
+from shardbatch.consumer.watch import abandoned, described, stood_still, untaken, waiting_ms
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.looks import Looks
-from shardbatch.core.owner import Owner, ResetHolder
+from shardbatch.core.owner import Owner
 from shardbatch.core.planner import Plan, ReadGroup, fair_share, label, plan, spread
 from shardbatch.core.ports import Verdict
 from shardbatch.errors import BatchParked, Starving
@@ -67,6 +67,7 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     :raises LookAgain: if it has to see whether rows of others stand still, and its caller can come back.
     :raises OwnerUnknown: if nothing can be taken, and Airflow cannot say whether an owner is over.
     :raises Starving: if nothing can be taken and records have waited for longer than ``stuck_after``.
+    :raises SourceError: if nothing of an interval can be taken that is not read yet.
     :raises StreamRecreated: if the stream under this name is another one.
     :raises ApplicationTaken: if another group claims this application, and this one does not say that it shares.
     :raises ImportUnfinished: if leases of KCL are being taken over into this application.
@@ -283,10 +284,12 @@ def _tell_ahead(consumer: Consumer, found: Plan, application: Application, reach
 
 
 def _nothing(consumer: Consumer, found: Plan, stamped: Stamped) -> Claim:
+    if consumer.interval is not None and (found.takeable or found.held or found.waiting):
+        raise untaken(consumer, found, stamped)
     if not found.held and not found.takeable:
         consumer.say("Nothing new: every known shard is completed, or waits for its parents or its instant.")
         return Claim(Outcome.NOTHING)
-    held = tuple(_described(consumer, lease, stamped) for lease in found.held)
+    held = tuple(described(consumer, lease, stamped) for lease in found.held)
     held += tuple("{} went to another run just now".format(lease.shard_id) for lease in found.takeable)
     for line in held[:20]:
         consumer.say("Held: {}".format(line))
@@ -299,18 +302,3 @@ def _nothing(consumer: Consumer, found: Plan, stamped: Stamped) -> Claim:
             )
         )
     return Claim(Outcome.HELD, held=held)
-
-
-def _described(consumer: Consumer, lease: Lease, stamped: Stamped) -> str:
-    age = max(0, consumer.now_ms() - lease.updated_at_ms) // 1000
-    if lease.batch_id is not None:
-        batch = stamped.get(lease.batch_id)
-        state = batch.state.value if batch else "being frozen"
-        holder = batch.owner if batch else lease.lease_owner
-        return "{} in batch {} ({}) of {}, row changed {} s ago".format(
-            lease.shard_id, lease.batch_id, state, holder or "nobody", age
-        )
-    if ResetHolder.parse(lease.lease_owner):
-        text = "{} held by a reset, row changed {} s ago; if it died, run 'airflow shardbatch reset' again"
-        return text.format(lease.shard_id, age)
-    return "{} leased by {}, row changed {} s ago".format(lease.shard_id, lease.lease_owner, age)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking on for a while: whether rows of others stand still, and how long records have waited."""
+"""What others hold: whether their rows stand still, how long records have waited, and how that is told."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from itertools import islice
 
 from shardbatch.consumer.consumer import Consumer
+from shardbatch.consumer.listing import named
+from shardbatch.consumer.settle import Stamped
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.looks import MOST_TIMES, Looks
-from shardbatch.core.owner import Owner
+from shardbatch.core.owner import Owner, ResetHolder
+from shardbatch.core.planner import Plan
+from shardbatch.errors import SourceError
 
 #: How many held shards are asked for their oldest waiting record.
 PEEKED_SHARDS = 3
@@ -135,3 +139,29 @@ def waiting_ms(consumer: Consumer, held: Sequence[Lease]) -> int | None:
             if page.records.num_rows or page.ended or page.millis_behind_latest == 0:
                 break
     return consumer.now_ms() - min(oldest) if oldest else None
+
+
+def untaken(consumer: Consumer, found: Plan, stamped: Stamped) -> SourceError:
+    """The error of an interval of which nothing can be taken: no later run would do it."""
+    why = [described(consumer, lease, stamped) for lease in (*found.takeable, *found.held)]
+    why += ["{} waits for its parents".format(lease.shard_id) for lease in found.waiting]
+    return SourceError(
+        "Of the {} open shards of the interval none can be taken now: {}.".format(len(why), named(why)),
+        remedy="A retry looks again. Should a batch hold them, see 'airflow shardbatch batches'.",
+    )
+
+
+def described(consumer: Consumer, lease: Lease, stamped: Stamped) -> str:
+    """Who holds a lease, and since when its row stands still."""
+    age = max(0, consumer.now_ms() - lease.updated_at_ms) // 1000
+    if lease.batch_id is not None:
+        batch = stamped.get(lease.batch_id)
+        state = batch.state.value if batch else "being frozen"
+        holder = batch.owner if batch else lease.lease_owner
+        return "{} in batch {} ({}) of {}, row changed {} s ago".format(
+            lease.shard_id, lease.batch_id, state, holder or "nobody", age
+        )
+    if ResetHolder.parse(lease.lease_owner):
+        text = "{} held by a reset, row changed {} s ago; if it died, run 'airflow shardbatch reset' again"
+        return text.format(lease.shard_id, age)
+    return "{} leased by {}, row changed {} s ago".format(lease.shard_id, lease.lease_owner, age)

@@ -103,3 +103,36 @@ def test_a_shard_that_has_left_the_stream_need_not_name_children(tmp_path: Path)
     backfill.stream.forget(next(iter(backfill.stream.shards)))
     backfill.read()
     assert [row.shard_id for row in backfill.consumer.leases() if row.landed] == list(backfill.stream.shards)
+
+
+class Torn(ScriptedStream):
+    """Of its next listings each lacks an open shard if its word is true; all after those are whole."""
+
+    tears: list[bool]
+
+    def list_shards(self) -> list[Shard]:
+        torn = self.tears and self.tears.pop(0)
+        return super().list_shards()[: -1 if torn else None]
+
+
+def test_an_interval_of_which_nothing_can_be_taken_is_not_taken_for_read(tmp_path: Path) -> None:
+    """A claim died that had made rows; at the next one nobody knows whether the parent of all shards is gone."""
+    rig = Rig(tmp_path / "staging")
+    stream = rig.stream = Torn(shards=1)
+    stream.tears = []
+    first = next(iter(stream.shards))
+    stream.split(first)
+    stream.forget(first)
+    sent = stream.put(*"abcdef")
+    owner = replace(rig.owner("backfill"), mode="interval")
+    consumer = rig.consumer(scope=owner.scope, interval=Interval(stream.now_ms, stream.now_ms + 1))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(consumer.store, "replace_many", lambda changes: [False] * len(changes))
+        with pytest.raises(SourceError, match="none can be taken"):
+            claim(consumer, owner)
+    stream.tears = [False, True]
+    with pytest.raises(SourceError, match=r"2 open shards .*001 waits for its parents"):
+        claim(consumer, owner)
+    for group in claim(consumer, owner).groups:
+        land(consumer, owner, group.group, stream.now_ms)
+    assert sorted(rig.records(freeze(consumer, owner).batch_id or ""), key=int) == sent
