@@ -19,6 +19,7 @@ from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.errors import StagingError
 from shardbatch.landing import s3_streams
 from shardbatch.landing.area import StagingArea
+from shardbatch.landing.files import Files
 from shardbatch.landing.s3_files import s3_over
 from shardbatch.landing.writer import ParquetSliceWriter
 from tests.contract.landing_backends import SMALL, Bucket, make_bucket
@@ -94,6 +95,14 @@ def test_an_abandoned_slice_leaves_neither_object_nor_parts(bucket: Bucket, clie
 
     assert "Uploads" not in client.list_multipart_uploads(Bucket=bucket.name)
     assert client.list_objects_v2(Bucket=bucket.name, Prefix=unique_name)["KeyCount"] == 0
+
+
+def test_a_small_file_that_could_not_be_written_is_not_shown_in_part() -> None:
+    with recorder() as server:
+        files = Files(over(server))
+        with pytest.raises(TypeError):
+            files.write("lake/marker.json", object())  # type: ignore[arg-type]
+        assert [asked for asked in server.asked if asked.method == "PUT"] == []
 
 
 def refuse_the_second_part(asked: Asked) -> Answer | None:
