@@ -118,9 +118,7 @@ class S3Handler(pafs.FileSystemHandler):  # type: ignore[misc]
 
     def delete_file(self, path: str) -> None:
         """Remove an object; S3 does not say whether there was one."""
-        bucket, key = _split(path)
-        with told(self.client, path):
-            self.client.delete_object(Bucket=bucket, Key=key, **self._extra("DeleteObject"))
+        self._delete(*_split(path))
 
     def delete_dir(self, path: str) -> None:
         self.delete_dir_contents(path)
@@ -130,7 +128,7 @@ class S3Handler(pafs.FileSystemHandler):  # type: ignore[misc]
         if not key:
             raise NotImplementedError("a whole bucket is not emptied")
         names = [one["Key"] for page in self._pages(bucket, key + "/", "") for one in page.get("Contents", ())]
-        list(self._pool.map(lambda name: self.delete_file(f"{bucket}/{name}"), names))
+        list(self._pool.map(lambda name: self._delete(bucket, name), names))
 
     def delete_root_dir_contents(self) -> None:
         raise NotImplementedError("buckets are not removed")
@@ -145,6 +143,10 @@ class S3Handler(pafs.FileSystemHandler):  # type: ignore[misc]
             self.client.copy_object(
                 Bucket=bucket, Key=key, CopySource={"Bucket": from_bucket, "Key": from_key}, **self._extra("CopyObject")
             )
+
+    def _delete(self, bucket: str, key: str) -> None:
+        with told(self.client, f"{bucket}/{key}"):
+            self.client.delete_object(Bucket=bucket, Key=key, **self._extra("DeleteObject"))
 
     def _reader(self, path: str, *, through: bool) -> pa.PythonFile:
         bucket, key = _split(path)

@@ -105,6 +105,16 @@ def test_a_small_file_that_could_not_be_written_is_not_shown_in_part() -> None:
         assert [asked for asked in server.asked if asked.method == "PUT"] == []
 
 
+def test_a_folder_is_removed_with_what_other_tools_leave_for_it_and_no_file_of_its_name(
+    bucket: Bucket, client: Any, unique_name: str
+) -> None:
+    for key in (unique_name, f"{unique_name}/", f"{unique_name}/below/", f"{unique_name}/below/x"):
+        client.put_object(Bucket=bucket.name, Key=key, Body=b"x")
+    bucket.filesystem.delete_dir(f"{bucket.name}/{unique_name}")
+    left = client.list_objects_v2(Bucket=bucket.name, Prefix=unique_name)["Contents"]
+    assert [one["Key"] for one in left] == [unique_name]
+
+
 def refuse_the_second_part(asked: Asked) -> Answer | None:
     return Answer(403, "<Error><Code>AccessDenied</Code></Error>") if "partNumber=2" in asked.path else None
 
