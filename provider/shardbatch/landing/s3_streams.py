@@ -194,7 +194,7 @@ class Upload:
             self._client.abort_multipart_upload(
                 **self._object, UploadId=upload_id, **self._extra("AbortMultipartUpload")
             )
-        except (failed.BotoCoreError, failed.ClientError) as problem:
+        except (failed.BotoCoreError, failed.ClientError, RuntimeError) as problem:  # RuntimeError: no credentials
             log.warning("Parts of the object %s stay, unseen, until the bucket removes them: %s", self._path, problem)
 
 
