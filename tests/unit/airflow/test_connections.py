@@ -276,6 +276,14 @@ def test_an_author_may_say_how_a_token_is_encrypted() -> None:
     assert driver_fields("mysql", "pymysql", {"iam": True, "ssl_ca": "/ca"}, "db").arguments == VERIFIED
 
 
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_a_field_that_is_left_blank_does_not_send_a_token_in_plain_text(nothing: Any) -> None:
+    told = driver_fields("postgresql", "psycopg", {"iam": True, "sslmode": nothing}, "db")
+    assert told.query == {"sslmode": "require"}
+    for name in ("ssl", "ssl_ca", "ssl_mode"):
+        assert driver_fields("mysql", "pymysql", {"iam": True, name: nothing}, "db").arguments["ssl"]
+
+
 def test_a_token_that_cannot_be_had_is_refused_by_name(
     connection: Connect, aws: None, drivers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
