@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -125,4 +126,5 @@ def s3_file_system(conn_id: str | None, region_name: str | None = None) -> FileS
     # A body is not hashed for its signature: its checksum is signed, and over TLS botocore leaves the hash out, too.
     s3 = {"payload_signing_enabled": False, **(hook.config.s3 or {})}
     client = client_of(hook, session, defaults, max_pool_connections=64, s3=s3)
-    return s3_over(client, hook.service_config.get("extra_args"))
+    again = partial(s3_file_system, conn_id, region_name)
+    return s3_over(client, hook.service_config.get("extra_args"), again)

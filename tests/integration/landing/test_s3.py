@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import boto3
@@ -17,6 +19,7 @@ import shardbatch
 from shardbatch import Staging
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.errors import StagingError
+from shardbatch.hooks.staging import s3_file_system
 from shardbatch.landing import s3_streams
 from shardbatch.landing.area import StagingArea
 from shardbatch.landing.files import Files
@@ -269,6 +272,31 @@ def test_readers_open_what_staging_takes(bucket: Bucket, unique_name: str, schem
 
     out = f"{scheme}://{bucket.name}/{unique_name}/out {ODD}"
     assert shardbatch.read_committed_files(out) == []
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_batch_is_handed_to_another_process(bucket: Bucket, unique_name: str) -> None:
+    frozen = freeze(StagingArea(f"s3://{bucket.name}/{unique_name}", bucket.filesystem), {"shard-0": 30})
+    batch = pickle.loads(pickle.dumps(shardbatch.open_batch(frozen.uri)))
+    assert batch.to_arrow().num_rows == 30
+    lake = pickle.loads(pickle.dumps(s3_file_system("lake", REGION)))
+    assert lake.handler.client.meta.region_name == REGION
+    with pytest.raises(TypeError, match="in the other process"):
+        pickle.dumps(s3_over(lake.handler.client))
+
+
+def test_a_process_that_was_forked_is_told_to_open_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with recorder() as server:
+        files = Files(over(server))
+        monkeypatch.setattr(os, "getpid", lambda: 0)
+        for ask in (
+            partial(files.read, "lake/x"),
+            partial(files.write, "lake/x", b""),
+            partial(files.present, ["a/b"] * 2),
+        ):
+            with pytest.raises(StagingError, match="forked") as told:
+                ask()
+            assert "Open" in told.value.remedy
 
 
 def test_the_sizes_of_a_small_slice_are_those_of_the_objects(bucket: Bucket, client: Any, unique_name: str) -> None:
