@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ DATABASES = {
 }
 #: Our extras that bring the providers which define these types.
 SQL_EXTRAS = "[postgres], [mysql] or [sqlite]"
+#: First numbers of versions of MariaDB's C library, its own and those of the server that it may come with.
+MARIADB_LIBRARIES = ("3", "10", "11", "12")
 _DRIVER_WORDS = {"MySQLdb": "mysqldb", "sqlite3": "pysqlite"}
 
 
@@ -236,6 +239,13 @@ def sql_target(conn_id: str) -> SQLTarget:
             )
         drivername = f"{name}+{_DRIVER_WORDS['MySQLdb']}"
         fields = driver_fields(name, "MySQLdb", found.extra_dejson, conn_id)
+    if fields.arguments.get("ssl_mode") == "REQUIRED" and (library := _mariadb_library()):
+        raise ConfigurationError(
+            f"The connection {conn_id!r} asks for encryption, and mysqlclient, built with MariaDB's library {library}, "
+            "goes on in plain text with a server that offers none.",
+            remedy="Give ssl_ca in the extra, the file of the authority to verify the server by: then it does not. Or "
+            "install PyMySQL 1.2 or later on every worker, or build mysqlclient with MySQL's own library.",
+        )
     url = URL.create(
         drivername,
         username=found.login,
@@ -302,6 +312,17 @@ def _old_pymysql() -> str | None:
     except PackageNotFoundError:
         return None
     return found if [int(part) for part in found.split(".")[:2] if part.isdigit()] < [1, 2] else None
+
+
+def _mariadb_library() -> str | None:
+    """The version of MariaDB's C library, if mysqlclient was built with it (Debian's ``default-libmysqlclient-dev``).
+    Unless it verifies a certificate, it takes plain text where a server offers no encryption; MySQL's library does not.
+    """
+    try:
+        found = str(import_module("MySQLdb._mysql").get_client_info())
+    except ImportError:  # told when the store is opened
+        return None
+    return found if found.partition(".")[0] in MARIADB_LIBRARIES else None
 
 
 def _sqlite_file(found: Connection) -> str:

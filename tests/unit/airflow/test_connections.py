@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from importlib.metadata import entry_points
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,9 +66,16 @@ def test_an_aws_connection_is_asked_for_once(connection: Connect, monkeypatch: p
         aws_client("kinesis", "aws", None)
 
 
+def mysqlclient(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+    """It is installed, over this version of a library."""
+    for name in ("MySQLdb", "MySQLdb._mysql"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(get_client_info=lambda: library))
+
+
 @pytest.fixture
 def drivers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All drivers are installed, in versions of today."""
+    """All drivers are installed, in versions of today, mysqlclient with MySQL's own library."""
+    mysqlclient(monkeypatch, "9.7.0")
     monkeypatch.setattr(connections, "find_spec", lambda name: ModuleSpec(name, None))
     monkeypatch.setattr(connections, "version", lambda _: "1.2.4")
 
@@ -224,6 +232,26 @@ def test_a_driver_of_another_library_is_taken_for_encryption(
     connection("db", conn_type="mysql", host="db", extra={"ssl_mode": "REQUIRED"})
     target = sql_target("db")
     assert (target.url.drivername, target.arguments) == ("mysql+mysqldb", {"ssl_mode": "REQUIRED"})
+
+
+@pytest.mark.parametrize(
+    ("library", "refused"), [("3.3.19", True), ("10.6.4", True), ("8.0.46", False), ("26.7.0", False)]
+)
+def test_a_library_that_goes_on_in_plain_text_is_not_taken_for_encryption(
+    connection: Connect, drivers: None, monkeypatch: pytest.MonkeyPatch, library: str, refused: bool
+) -> None:
+    mysqlclient(monkeypatch, library)
+    monkeypatch.setattr(connections, "version", lambda _: "1.1.3")
+    for extra in ({}, {"ssl_mode": "DISABLED"}, {"ssl_ca": "/ca"}, {"ssl_mode": "VERIFY_CA", "ssl_ca": "/ca"}):
+        connection("db", conn_type="mysql", host="db", extra=extra)
+        sql_target("db")
+    for extra in ({"ssl": True}, {"ssl_mode": "REQUIRED"}, {"ssl_mode": "REQUIRED", "ssl_ca": "/ca"}):
+        connection("db", conn_type="mysql", host="db", extra=extra)
+        if not refused:
+            sql_target("db")
+            continue
+        with pytest.raises(ConfigurationError, match=rf"MariaDB's library {library}.*plain text.*ssl_ca"):
+            sql_target("db")
 
 
 # Tokens of RDS
