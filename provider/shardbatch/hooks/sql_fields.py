@@ -101,6 +101,11 @@ def driver_fields(database: str, driver: str, extra: Mapping[str, Any], conn_id:
             {name: _seconds(fields[name], name, conn_id) for name in _MYSQL_SECONDS if fields.get(name)}
         )
         found.arguments.update(_tls(driver, {name: fields[name] for name in tls & fields.keys()}, conn_id))
+        if iam and "ssl" not in found.arguments:  # the server is sent it as it is
+            raise ConfigurationError(
+                f"The connection {conn_id!r} asks for a token (iam) and for no encryption: who listens would have it.",
+                remedy="Take ssl and ssl_mode out of its extra, or give ssl_ca.",
+            )
     for name in sorted(fields.keys() - known - {"iam"}):
         if (_SIGN_IN.search(name) or is_secret(name)) and _asked(fields[name]):
             raise _refused(conn_id, name, driver, f"Write {names[name]} instead" if name in names else "Take it out")

@@ -312,6 +312,12 @@ def test_a_field_that_is_left_blank_does_not_send_a_token_in_plain_text(nothing:
         assert driver_fields("mysql", "pymysql", {"iam": True, name: nothing}, "db").arguments["ssl"]
 
 
+@pytest.mark.parametrize("extra", [{"ssl": False}, {"ssl_mode": "DISABLED"}, {"ssl": {"mode": "DISABLED"}}])
+def test_mysql_is_sent_no_token_in_plain_text(extra: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="'db' asks for a token .* no encryption"):
+        driver_fields("mysql", "pymysql", {"iam": True, **extra}, "db")
+
+
 def test_a_token_that_cannot_be_had_is_refused_by_name(
     connection: Connect, aws: None, drivers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
