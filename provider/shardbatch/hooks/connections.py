@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -29,6 +30,8 @@ DATABASES = {
 }
 #: Our extras that bring the providers which define these types.
 SQL_EXTRAS = "[postgres], [mysql] or [sqlite]"
+#: The host of an RDS instance or an Aurora cluster, which names its region.
+RDS_HOST = re.compile(r"\.([a-z]{2}(?:-[a-z]+)+-[0-9]+)\.rds\.amazonaws\.com(?:\.cn)?\.?$", re.IGNORECASE)
 #: First numbers of versions of MariaDB's C library, its own and those of the server that it may come with.
 MARIADB_LIBRARIES = ("3", "10", "11", "12")
 _DRIVER_WORDS = {"MySQLdb": "mysqldb", "sqlite3": "pysqlite"}
@@ -263,7 +266,8 @@ def sql_target(conn_id: str) -> SQLTarget:
 
 
 def rds_token(conn_id: str, aws_conn_id: str | None, host: str, port: int, login: str) -> Callable[[], str]:
-    """Signs a token by which RDS lets a database user in; each lives for 15 minutes. No call is made.
+    """Signs a token by which RDS lets a database user in; each lives for 15 minutes. No call is made. The region is the
+    one that RDS's host names, else the AWS connection's.
 
     :raises ConfigurationError: if host or login, the AWS connection, its region or the amazon provider is missing.
     """
@@ -272,7 +276,8 @@ def rds_token(conn_id: str, aws_conn_id: str | None, host: str, port: int, login
             f"The connection {conn_id!r} asks for a token (iam) and lacks its host or its login.",
             remedy="Give both: a token is signed for them.",
         )
-    client = aws_client("rds", aws_conn_id, None)
+    named = RDS_HOST.search(host)
+    client = aws_client("rds", aws_conn_id, named.group(1) if named else None)
 
     def token() -> str:
         from botocore.exceptions import BotoCoreError, ClientError

@@ -298,6 +298,23 @@ def test_a_token_is_signed_for_host_port_and_login(
     assert "Signature" not in repr(target)
 
 
+@pytest.mark.parametrize(
+    ("host", "region"),
+    [
+        ("lake.cluster-ro-c1.us-gov-west-1.rds.amazonaws.com", "us-gov-west-1"),
+        ("lake.c1.cn-north-1.rds.amazonaws.com.cn", "cn-north-1"),
+        ("db.example.com", "eu-west-1"),
+    ],
+)
+def test_a_token_is_signed_for_the_region_that_the_host_names(
+    connection: Connect, aws: None, drivers: None, host: str, region: str
+) -> None:
+    connection("db", conn_type="postgres", host=host, login="etl", extra={"iam": True})
+    target = sql_target("db")
+    assert target.password is not None
+    assert f"{region}%2Frds-db" in target.password()
+
+
 def test_an_author_may_say_how_a_token_is_encrypted() -> None:
     for extra in ({"sslmode": "verify-full", "sslrootcert": "/ca"}, {"sslmode": "disable"}):
         assert driver_fields("postgresql", "psycopg", {"iam": True, **extra}, "db").query == extra
@@ -314,7 +331,7 @@ def test_a_field_that_is_left_blank_does_not_send_a_token_in_plain_text(nothing:
 
 @pytest.mark.parametrize("extra", [{"ssl": False}, {"ssl_mode": "DISABLED"}, {"ssl": {"mode": "DISABLED"}}])
 def test_mysql_is_sent_no_token_in_plain_text(extra: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="'db' asks for a token .* no encryption"):
+    with pytest.raises(ConfigurationError, match=r"'db' asks for a token .* no encryption"):
         driver_fields("mysql", "pymysql", {"iam": True, **extra}, "db")
 
 
