@@ -167,7 +167,8 @@ class Upload:
                 )
             except failed.ClientError as error:
                 # An answer was lost, the call was sent again, and the upload is over: the object tells.
-                if code_of(error) != "NoSuchUpload" or not self._stands():
+                again = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)
+                if code_of(error) != "NoSuchUpload" or not again or not self._stands():
                     raise
 
     def _stands(self) -> bool:

@@ -205,6 +205,18 @@ def test_a_completion_whose_answer_was_lost_is_found_to_have_happened() -> None:
     assert not [one for one in server.asked if one.method == "DELETE"]
 
 
+def test_an_upload_that_was_ended_by_others_is_no_lost_answer() -> None:
+    def ended(asked: Asked) -> Answer | None:
+        if asked.method == "POST" and "uploadId" in asked.path:
+            return Answer(404, "<Error><Code>NoSuchUpload</Code></Error>")
+        if asked.method == "HEAD":  # what stood there before, by chance of the same size
+            return Answer(200, headers={"Content-Length": str(PART), "Last-Modified": "Sat, 28 Nov 2026 20:00:00 GMT"})
+        return None
+
+    with recorder(ended) as server, pytest.raises(StagingError, match="NoSuchUpload"):
+        Files(over(server, attempts=2)).write("lake/big", bytes(PART))
+
+
 def test_a_file_that_is_replaced_while_it_is_read_is_an_error() -> None:
     def replaced(asked: Asked) -> Answer | None:
         if asked.method != "GET":
