@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,10 @@ DATABASES = {
 }
 #: Our extras that bring the providers which define these types.
 SQL_EXTRAS = "[postgres], [mysql] or [sqlite]"
+#: The host of an RDS instance or an Aurora cluster, which names its region.
+RDS_HOST = re.compile(r"\.([a-z]{2}(?:-[a-z]+)+-[0-9]+)\.rds\.amazonaws\.com(?:\.cn)?\.?$", re.IGNORECASE)
+#: First numbers of versions of MariaDB's C library, its own and those of the server that it may come with.
+MARIADB_LIBRARIES = ("3", "10", "11", "12")
 _DRIVER_WORDS = {"MySQLdb": "mysqldb", "sqlite3": "pysqlite"}
 
 
@@ -236,6 +242,13 @@ def sql_target(conn_id: str) -> SQLTarget:
             )
         drivername = f"{name}+{_DRIVER_WORDS['MySQLdb']}"
         fields = driver_fields(name, "MySQLdb", found.extra_dejson, conn_id)
+    if fields.arguments.get("ssl_mode") == "REQUIRED" and (library := _mariadb_library()):
+        raise ConfigurationError(
+            f"The connection {conn_id!r} asks for encryption, and mysqlclient, built with MariaDB's library {library}, "
+            "goes on in plain text with a server that offers none.",
+            remedy="Give ssl_ca in the extra, the file of the authority to verify the server by: then it does not. Or "
+            "install PyMySQL 1.2 or later on every worker, or build mysqlclient with MySQL's own library.",
+        )
     url = URL.create(
         drivername,
         username=found.login,
@@ -253,7 +266,8 @@ def sql_target(conn_id: str) -> SQLTarget:
 
 
 def rds_token(conn_id: str, aws_conn_id: str | None, host: str, port: int, login: str) -> Callable[[], str]:
-    """Signs a token by which RDS lets a database user in; each lives for 15 minutes. No call is made.
+    """Signs a token by which RDS lets a database user in; each lives for 15 minutes. No call is made. The region is the
+    one that RDS's host names, else the AWS connection's.
 
     :raises ConfigurationError: if host or login, the AWS connection, its region or the amazon provider is missing.
     """
@@ -262,7 +276,8 @@ def rds_token(conn_id: str, aws_conn_id: str | None, host: str, port: int, login
             f"The connection {conn_id!r} asks for a token (iam) and lacks its host or its login.",
             remedy="Give both: a token is signed for them.",
         )
-    client = aws_client("rds", aws_conn_id, None)
+    named = RDS_HOST.search(host)
+    client = aws_client("rds", aws_conn_id, named.group(1) if named else None)
 
     def token() -> str:
         from botocore.exceptions import BotoCoreError, ClientError
@@ -302,6 +317,17 @@ def _old_pymysql() -> str | None:
     except PackageNotFoundError:
         return None
     return found if [int(part) for part in found.split(".")[:2] if part.isdigit()] < [1, 2] else None
+
+
+def _mariadb_library() -> str | None:
+    """The version of MariaDB's C library, if mysqlclient was built with it (Debian's ``default-libmysqlclient-dev``).
+    Unless it verifies a certificate, it takes plain text where a server offers no encryption; MySQL's library does not.
+    """
+    try:
+        found = str(import_module("MySQLdb._mysql").get_client_info())
+    except ImportError:  # told when the store is opened
+        return None
+    return found if found.partition(".")[0] in MARIADB_LIBRARIES else None
 
 
 def _sqlite_file(found: Connection) -> str:

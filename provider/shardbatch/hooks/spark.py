@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardbatch.errors import ConfigurationError, ConnectionUnknown
 from shardbatch.hooks import spark_process
-from shardbatch.hooks.connections import connection
+from shardbatch.hooks.connections import connection, refuse_generic
 
 if TYPE_CHECKING:
     import psutil
@@ -107,9 +107,10 @@ def require_connection(conn_id: str) -> Connection:
     """The Spark connection; the stock hook would go on with ``--master yarn`` without one.
 
     :raises ConnectionUnknown: if there is none, or what keeps connections does not answer.
+    :raises ConfigurationError: for a generic one, of whose host the stock hook makes ``--master generic://…``.
     """
     try:
-        return connection(conn_id)
+        found = connection(conn_id)
     except ConnectionUnknown as error:
         raise ConnectionUnknown(
             f"There is no Spark connection {conn_id!r}, or what keeps connections did not answer.",
@@ -118,6 +119,8 @@ def require_connection(conn_id: str) -> Connection:
                 f"or give conn_id= the one to use. {ConnectionUnknown.remedy}"
             ),
         ) from error.__cause__
+    refuse_generic(found, "[spark]")
+    return found
 
 
 def require_master(hook: SparkSubmitHook, found: Connection) -> None:

@@ -54,6 +54,8 @@ _MYSQL_NAMES = {
     "sslkey": "ssl_key",
     "tls": "ssl",
 }
+#: Values that say nothing, as a form leaves them.
+_BLANK = (None, "", {}, [])
 _BOOLS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -83,8 +85,8 @@ def driver_fields(database: str, driver: str, extra: Mapping[str, Any], conn_id:
         _require_rds(fields, driver, conn_id)
         if database == "postgresql":
             # A token is a password, and RDS takes it encrypted only.
-            fields.setdefault("sslmode", "require")
-        elif not any(name == "ssl" or name.startswith("ssl_") for name in fields):
+            fields["sslmode"] = fields.get("sslmode") or "require"
+        elif not any(name == "ssl" or name.startswith("ssl_") for name, value in fields.items() if value not in _BLANK):
             fields["ssl_mode"] = "REQUIRED"
     if database == "postgresql":
         known, names = _LIBPQ, _POSTGRES_NAMES
@@ -99,6 +101,11 @@ def driver_fields(database: str, driver: str, extra: Mapping[str, Any], conn_id:
             {name: _seconds(fields[name], name, conn_id) for name in _MYSQL_SECONDS if fields.get(name)}
         )
         found.arguments.update(_tls(driver, {name: fields[name] for name in tls & fields.keys()}, conn_id))
+        if iam and "ssl" not in found.arguments:  # the server is sent it as it is
+            raise ConfigurationError(
+                f"The connection {conn_id!r} asks for a token (iam) and for no encryption: who listens would have it.",
+                remedy="Take ssl and ssl_mode out of its extra, or give ssl_ca.",
+            )
     for name in sorted(fields.keys() - known - {"iam"}):
         if (_SIGN_IN.search(name) or is_secret(name)) and _asked(fields[name]):
             raise _refused(conn_id, name, driver, f"Write {names[name]} instead" if name in names else "Take it out")
@@ -135,7 +142,7 @@ def _refused(conn_id: str, name: str, driver: str, remedy: str) -> Configuration
 
 
 def _asked(value: Any) -> bool:
-    return value not in (None, "", {}, []) and _BOOLS.get(str(value).lower(), True)
+    return value not in _BLANK and _BOOLS.get(str(value).lower(), True)
 
 
 def _text(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -99,14 +100,21 @@ def s3_file_system(conn_id: str | None, region_name: str | None = None) -> FileS
     :param conn_id: Airflow's AWS connection; ``None``: the worker's own credentials.
     :param region_name: of the bucket, default: the connection's.
     :raises ConnectionUnknown: if there is no such connection, or it gives no credentials.
-    :raises ConfigurationError: if a library is missing, its role is not allowed, or ``extra_args`` cannot be sent.
+    :raises ConfigurationError: if a library is missing, its role is not allowed, or ``extra_args`` cannot be sent or
+        stand beside their place.
     """
     hook = aws_hook("s3", conn_id, region_name)
     from botocore import UNSIGNED
 
     from shardbatch.hooks.settings import seconds_setting
-    from shardbatch.landing.s3_files import s3_over
+    from shardbatch.landing.s3_files import EXTRA_ARGS, s3_over
 
+    misplaced = ", ".join(name for name in EXTRA_ARGS if name in hook.service_config)
+    if misplaced:
+        raise ConfigurationError(
+            f"The connection {conn_id!r} has {misplaced} directly under service_config, s3, where no upload takes it.",
+            remedy='Put it one level deeper: "service_config": {"s3": {"extra_args": {…}}}.',
+        )
     session = aws_session(hook, region_name)
     if hook.config.signature_version is not UNSIGNED and session.get_credentials() is None:
         raise ConnectionUnknown(  # a worker's role has none while its metadata service is away
@@ -118,4 +126,5 @@ def s3_file_system(conn_id: str | None, region_name: str | None = None) -> FileS
     # A body is not hashed for its signature: its checksum is signed, and over TLS botocore leaves the hash out, too.
     s3 = {"payload_signing_enabled": False, **(hook.config.s3 or {})}
     client = client_of(hook, session, defaults, max_pool_connections=64, s3=s3)
-    return s3_over(client, hook.service_config.get("extra_args"))
+    again = partial(s3_file_system, conn_id, region_name)
+    return s3_over(client, hook.service_config.get("extra_args"), again)

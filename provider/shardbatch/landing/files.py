@@ -251,8 +251,12 @@ class Files:
 
     def _put(self, path: str, content: bytes) -> None:
         with self.filesystem.open_output_stream(path, compression=None) as stream:
-            self.keep_private(path)
-            stream.write(content)
+            try:
+                self.keep_private(path)
+                stream.write(content)
+            except BaseException:
+                self.abandon(path)  # closing would show what there is of it, or an empty file
+                raise
 
     def _hidden(self, path: str) -> str:
         folder, _, name = path.rpartition("/")

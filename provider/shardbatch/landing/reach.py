@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow.fs as pafs
@@ -33,7 +34,7 @@ def reach(uri: str) -> pafs.FileSystem:
         return pafs.FileSystem.from_uri(quote(rewritten(uri, HADOOP_S3), safe="/:@?=&+,;~"))[0]
 
 
-def _s3_of_boto3() -> pafs.FileSystem | None:
+def _s3_of_boto3() -> Any:
     try:
         import boto3
         from botocore.config import Config
@@ -43,4 +44,4 @@ def _s3_of_boto3() -> pafs.FileSystem | None:
 
     # A session of its own: boto3's default one is not to be shared between threads.
     client = boto3.session.Session().client("s3", config=Config(max_pool_connections=64))
-    return s3_over(client)
+    return s3_over(client, again=_s3_of_boto3)

@@ -63,6 +63,11 @@ def told(client: Any, path: str) -> Iterator[None]:
         raise _refused(error, client, path) from error
     except failed.BotoCoreError as error:
         raise _unreached(error, client) from error
+    except RuntimeError as error:
+        if "credentials" not in str(error):
+            raise
+        # Botocore's only word for credentials that were renewed and have expired all the same.
+        raise _made(S3Error, f"the AWS credentials are over: {error}", _RENEW) from error
 
 
 def code_of(error: failed.ClientError) -> str:

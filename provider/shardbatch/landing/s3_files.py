@@ -5,7 +5,8 @@ for files too. A path is ``bucket/key``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import WeakValueDictionary
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from shardbatch.errors import ConfigurationError
-from shardbatch.landing.s3_errors import told
+from shardbatch.landing.s3_errors import S3Error, told
 from shardbatch.landing.s3_streams import Object, Upload
 
 #: Calls that are on their way at once, for all streams and lists of one file system.
@@ -27,22 +28,32 @@ EXTRA_ARGS = (
 )
 
 
-def s3_over(client: Any, extra_args: Mapping[str, Any] | None = None) -> pafs.PyFileSystem:
+def s3_over(
+    client: Any, extra_args: Mapping[str, Any] | None = None, again: Callable[[], pafs.PyFileSystem] | None = None
+) -> pafs.PyFileSystem:
     """The file system of a boto3 client of S3.
 
     :param client: best with ``max_pool_connections`` of 32 or more.
     :param extra_args: what is given with every call that takes it, as ``{"ServerSideEncryption": "aws:kms"}``.
+    :param again: makes it anew where it is unpickled, which a client cannot be; default: it cannot be pickled.
     :raises ConfigurationError: for a word that is not one of :data:`EXTRA_ARGS`.
     """
     if not isinstance(extra_args or {}, Mapping):
         raise ConfigurationError(f"extra_args of S3 is a {type(extra_args).__name__}.", remedy="Give a dictionary.")
-    return pafs.PyFileSystem(S3Handler(client, dict(extra_args or {})))
+    return pafs.PyFileSystem(S3Handler(client, dict(extra_args or {}), again))
+
+
+def _made_again(again: Callable[[], pafs.PyFileSystem]) -> S3Handler:
+    handler: S3Handler = again().handler
+    return handler
 
 
 class S3Handler(pafs.FileSystemHandler):  # type: ignore[misc]
     """What pyarrow asks. There are no folders: one is there while there is an object below it."""
 
-    def __init__(self, client: Any, extra_args: dict[str, Any]) -> None:
+    def __init__(
+        self, client: Any, extra_args: dict[str, Any], again: Callable[[], pafs.PyFileSystem] | None = None
+    ) -> None:
         unknown = sorted(set(extra_args) - set(EXTRA_ARGS))
         if unknown:
             raise ConfigurationError(
@@ -54,11 +65,27 @@ class S3Handler(pafs.FileSystemHandler):  # type: ignore[misc]
         if getattr(client.meta.config, "request_checksum_calculation", None) == "when_supported":
             self._given = {"ChecksumAlgorithm": "CRC32", **extra_args}  # as boto3's own transfers do
         self._takes: dict[str, frozenset[str]] = {}
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
+        self._process = os.getpid()
+        self._again = again
         self._open: WeakValueDictionary[str, Upload] = WeakValueDictionary()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, S3Handler) and self.client is other.client and self._given == other._given
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._again is None:
+            raise TypeError("a file system over a client of S3 cannot be pickled; open it in the other process")
+        return _made_again, (self._again,)
+
+    @property
+    def _pool(self) -> ThreadPoolExecutor:
+        """The threads: a process that was forked has none of them and would wait for ever, on its parent's sockets."""
+        if os.getpid() != self._process:
+            error = S3Error("it was opened before this process was forked")
+            error.remedy = "Open the batch, or the file system, in the process that uses it."
+            raise error
+        return self._threads
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -118,9 +145,7 @@ class S3Handler(pafs.FileSystemHandler):  # type: ignore[misc]
 
     def delete_file(self, path: str) -> None:
         """Remove an object; S3 does not say whether there was one."""
-        bucket, key = _split(path)
-        with told(self.client, path):
-            self.client.delete_object(Bucket=bucket, Key=key, **self._extra("DeleteObject"))
+        self._delete(*_split(path))
 
     def delete_dir(self, path: str) -> None:
         self.delete_dir_contents(path)
@@ -130,7 +155,7 @@ class S3Handler(pafs.FileSystemHandler):  # type: ignore[misc]
         if not key:
             raise NotImplementedError("a whole bucket is not emptied")
         names = [one["Key"] for page in self._pages(bucket, key + "/", "") for one in page.get("Contents", ())]
-        list(self._pool.map(lambda name: self.delete_file(f"{bucket}/{name}"), names))
+        list(self._pool.map(lambda name: self._delete(bucket, name), names))
 
     def delete_root_dir_contents(self) -> None:
         raise NotImplementedError("buckets are not removed")
@@ -145,6 +170,10 @@ class S3Handler(pafs.FileSystemHandler):  # type: ignore[misc]
             self.client.copy_object(
                 Bucket=bucket, Key=key, CopySource={"Bucket": from_bucket, "Key": from_key}, **self._extra("CopyObject")
             )
+
+    def _delete(self, bucket: str, key: str) -> None:
+        with told(self.client, f"{bucket}/{key}"):
+            self.client.delete_object(Bucket=bucket, Key=key, **self._extra("DeleteObject"))
 
     def _reader(self, path: str, *, through: bool) -> pa.PythonFile:
         bucket, key = _split(path)

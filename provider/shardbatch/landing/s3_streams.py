@@ -167,7 +167,8 @@ class Upload:
                 )
             except failed.ClientError as error:
                 # An answer was lost, the call was sent again, and the upload is over: the object tells.
-                if code_of(error) != "NoSuchUpload" or not self._stands():
+                again = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)
+                if code_of(error) != "NoSuchUpload" or not again or not self._stands():
                     raise
 
     def _stands(self) -> bool:
@@ -194,7 +195,7 @@ class Upload:
             self._client.abort_multipart_upload(
                 **self._object, UploadId=upload_id, **self._extra("AbortMultipartUpload")
             )
-        except (failed.BotoCoreError, failed.ClientError) as problem:
+        except (failed.BotoCoreError, failed.ClientError, RuntimeError) as problem:  # RuntimeError: no credentials
             log.warning("Parts of the object %s stay, unseen, until the bucket removes them: %s", self._path, problem)
 
 

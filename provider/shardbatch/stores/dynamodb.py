@@ -61,7 +61,7 @@ WITHOUT_CREDENTIALS = (failed.CredentialRetrievalError, failed.NoCredentialsErro
 DENIED = ("AccessDeniedException", "AccessDenied", "NotAuthorized")
 
 #: What a client raises; and, of those that are no answer of DynamoDB, the ones after which nobody knows.
-FAILURES = (failed.ClientError, failed.BotoCoreError, ResponseParserError)
+FAILURES = (failed.ClientError, failed.BotoCoreError, ResponseParserError, RuntimeError)
 UNCLEAR = (
     failed.HTTPClientError,
     failed.ConnectionError,
@@ -284,8 +284,12 @@ class DynamoDBStore:
     def _judge(self, error: Exception) -> Exception:
         """What a failed call means: nobody knows, or it cannot work."""
         if not isinstance(error, failed.ClientError):
-            if isinstance(error, (*UNCLEAR, *WITHOUT_CREDENTIALS)):
+            # Botocore's only word for credentials that were renewed and have expired all the same is a RuntimeError.
+            expired = isinstance(error, RuntimeError) and "credentials" in str(error)
+            if expired or isinstance(error, (*UNCLEAR, *WITHOUT_CREDENTIALS)):
                 return Unclear(f"{type(error).__name__}: {error}")
+            if isinstance(error, RuntimeError):
+                return error
             return StoreError(f"DynamoDB could not be asked: {error}")
         code, said = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
         action, where = f"dynamodb:{error.operation_name}", f"the table {self.table}"

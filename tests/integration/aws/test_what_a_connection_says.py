@@ -178,6 +178,13 @@ def test_what_an_upload_cannot_have_is_refused_by_name(connect: Connect, wrong: 
     assert told.value.remedy
 
 
+def test_what_stands_where_nobody_reads_it_is_refused_by_name(connect: Connect) -> None:
+    connect(service_config={"s3": {"ServerSideEncryption": "aws:kms", "bucket_name": "lake"}})
+    with pytest.raises(ConfigurationError, match="ServerSideEncryption") as told:
+        Staging("s3://lake/staging", "aws").open()
+    assert "extra_args" in told.value.remedy
+
+
 # Regions
 
 

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import boto3
@@ -17,8 +19,10 @@ import shardbatch
 from shardbatch import Staging
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.errors import StagingError
+from shardbatch.hooks.staging import s3_file_system
 from shardbatch.landing import s3_streams
 from shardbatch.landing.area import StagingArea
+from shardbatch.landing.files import Files
 from shardbatch.landing.s3_files import s3_over
 from shardbatch.landing.writer import ParquetSliceWriter
 from tests.contract.landing_backends import SMALL, Bucket, make_bucket
@@ -96,6 +100,24 @@ def test_an_abandoned_slice_leaves_neither_object_nor_parts(bucket: Bucket, clie
     assert client.list_objects_v2(Bucket=bucket.name, Prefix=unique_name)["KeyCount"] == 0
 
 
+def test_a_small_file_that_could_not_be_written_is_not_shown_in_part() -> None:
+    with recorder() as server:
+        files = Files(over(server))
+        with pytest.raises(TypeError):
+            files.write("lake/marker.json", object())  # type: ignore[arg-type]
+        assert [asked for asked in server.asked if asked.method == "PUT"] == []
+
+
+def test_a_folder_is_removed_with_what_other_tools_leave_for_it_and_no_file_of_its_name(
+    bucket: Bucket, client: Any, unique_name: str
+) -> None:
+    for key in (unique_name, f"{unique_name}/", f"{unique_name}/below/", f"{unique_name}/below/x"):
+        client.put_object(Bucket=bucket.name, Key=key, Body=b"x")
+    bucket.filesystem.delete_dir(f"{bucket.name}/{unique_name}")
+    left = client.list_objects_v2(Bucket=bucket.name, Prefix=unique_name)["Contents"]
+    assert [one["Key"] for one in left] == [unique_name]
+
+
 def refuse_the_second_part(asked: Asked) -> Answer | None:
     return Answer(403, "<Error><Code>AccessDenied</Code></Error>") if "partNumber=2" in asked.path else None
 
@@ -146,7 +168,7 @@ def test_few_parts_are_held_while_the_store_is_slow() -> None:
     def slow(asked: Asked) -> Answer | None:
         if "partNumber" in asked.path:
             parts.append(len(asked.body))
-            if len(parts) == 1:
+            if "partNumber=1" in asked.path:  # the second may arrive before it
                 early.append(finished.wait(0.3))  # it cannot be, however slow this machine is
         return None
 
@@ -181,6 +203,18 @@ def test_a_completion_whose_answer_was_lost_is_found_to_have_happened() -> None:
         stream.write(bytes(PART))
     assert len(completions) == 2
     assert not [one for one in server.asked if one.method == "DELETE"]
+
+
+def test_an_upload_that_was_ended_by_others_is_no_lost_answer() -> None:
+    def ended(asked: Asked) -> Answer | None:
+        if asked.method == "POST" and "uploadId" in asked.path:
+            return Answer(404, "<Error><Code>NoSuchUpload</Code></Error>")
+        if asked.method == "HEAD":  # what stood there before, by chance of the same size
+            return Answer(200, headers={"Content-Length": str(PART), "Last-Modified": "Sat, 28 Nov 2026 20:00:00 GMT"})
+        return None
+
+    with recorder(ended) as server, pytest.raises(StagingError, match="NoSuchUpload"):
+        Files(over(server, attempts=2)).write("lake/big", bytes(PART))
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_an_error() -> None:
@@ -250,6 +284,31 @@ def test_readers_open_what_staging_takes(bucket: Bucket, unique_name: str, schem
 
     out = f"{scheme}://{bucket.name}/{unique_name}/out {ODD}"
     assert shardbatch.read_committed_files(out) == []
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_batch_is_handed_to_another_process(bucket: Bucket, unique_name: str) -> None:
+    frozen = freeze(StagingArea(f"s3://{bucket.name}/{unique_name}", bucket.filesystem), {"shard-0": 30})
+    batch = pickle.loads(pickle.dumps(shardbatch.open_batch(frozen.uri)))
+    assert batch.to_arrow().num_rows == 30
+    lake = pickle.loads(pickle.dumps(s3_file_system("lake", REGION)))
+    assert lake.handler.client.meta.region_name == REGION
+    with pytest.raises(TypeError, match="in the other process"):
+        pickle.dumps(s3_over(lake.handler.client))
+
+
+def test_a_process_that_was_forked_is_told_to_open_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with recorder() as server:
+        files = Files(over(server))
+        monkeypatch.setattr(os, "getpid", lambda: 0)
+        for ask in (
+            partial(files.read, "lake/x"),
+            partial(files.write, "lake/x", b""),
+            partial(files.present, ["a/b"] * 2),
+        ):
+            with pytest.raises(StagingError, match="forked") as told:
+                ask()
+            assert "Open" in told.value.remedy
 
 
 def test_the_sizes_of_a_small_slice_are_those_of_the_objects(bucket: Bucket, client: Any, unique_name: str) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from importlib.metadata import entry_points
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,9 +66,16 @@ def test_an_aws_connection_is_asked_for_once(connection: Connect, monkeypatch: p
         aws_client("kinesis", "aws", None)
 
 
+def mysqlclient(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+    """It is installed, over this version of a library."""
+    for name in ("MySQLdb", "MySQLdb._mysql"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(get_client_info=lambda: library))
+
+
 @pytest.fixture
 def drivers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All drivers are installed, in versions of today."""
+    """All drivers are installed, in versions of today, mysqlclient with MySQL's own library."""
+    mysqlclient(monkeypatch, "9.7.0")
     monkeypatch.setattr(connections, "find_spec", lambda name: ModuleSpec(name, None))
     monkeypatch.setattr(connections, "version", lambda _: "1.2.4")
 
@@ -226,6 +234,26 @@ def test_a_driver_of_another_library_is_taken_for_encryption(
     assert (target.url.drivername, target.arguments) == ("mysql+mysqldb", {"ssl_mode": "REQUIRED"})
 
 
+@pytest.mark.parametrize(
+    ("library", "refused"), [("3.3.19", True), ("10.6.4", True), ("8.0.46", False), ("26.7.0", False)]
+)
+def test_a_library_that_goes_on_in_plain_text_is_not_taken_for_encryption(
+    connection: Connect, drivers: None, monkeypatch: pytest.MonkeyPatch, library: str, refused: bool
+) -> None:
+    mysqlclient(monkeypatch, library)
+    monkeypatch.setattr(connections, "version", lambda _: "1.1.3")
+    for extra in ({}, {"ssl_mode": "DISABLED"}, {"ssl_ca": "/ca"}, {"ssl_mode": "VERIFY_CA", "ssl_ca": "/ca"}):
+        connection("db", conn_type="mysql", host="db", extra=extra)
+        sql_target("db")
+    for extra in ({"ssl": True}, {"ssl_mode": "REQUIRED"}, {"ssl_mode": "REQUIRED", "ssl_ca": "/ca"}):
+        connection("db", conn_type="mysql", host="db", extra=extra)
+        if not refused:
+            sql_target("db")
+            continue
+        with pytest.raises(ConfigurationError, match=rf"MariaDB's library {library}.*plain text.*ssl_ca"):
+            sql_target("db")
+
+
 # Tokens of RDS
 
 
@@ -270,10 +298,41 @@ def test_a_token_is_signed_for_host_port_and_login(
     assert "Signature" not in repr(target)
 
 
+@pytest.mark.parametrize(
+    ("host", "region"),
+    [
+        ("lake.cluster-ro-c1.us-gov-west-1.rds.amazonaws.com", "us-gov-west-1"),
+        ("lake.c1.cn-north-1.rds.amazonaws.com.cn", "cn-north-1"),
+        ("db.example.com", "eu-west-1"),
+    ],
+)
+def test_a_token_is_signed_for_the_region_that_the_host_names(
+    connection: Connect, aws: None, drivers: None, host: str, region: str
+) -> None:
+    connection("db", conn_type="postgres", host=host, login="etl", extra={"iam": True})
+    target = sql_target("db")
+    assert target.password is not None
+    assert f"{region}%2Frds-db" in target.password()
+
+
 def test_an_author_may_say_how_a_token_is_encrypted() -> None:
     for extra in ({"sslmode": "verify-full", "sslrootcert": "/ca"}, {"sslmode": "disable"}):
         assert driver_fields("postgresql", "psycopg", {"iam": True, **extra}, "db").query == extra
     assert driver_fields("mysql", "pymysql", {"iam": True, "ssl_ca": "/ca"}, "db").arguments == VERIFIED
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_a_field_that_is_left_blank_does_not_send_a_token_in_plain_text(nothing: Any) -> None:
+    told = driver_fields("postgresql", "psycopg", {"iam": True, "sslmode": nothing}, "db")
+    assert told.query == {"sslmode": "require"}
+    for name in ("ssl", "ssl_ca", "ssl_mode"):
+        assert driver_fields("mysql", "pymysql", {"iam": True, name: nothing}, "db").arguments["ssl"]
+
+
+@pytest.mark.parametrize("extra", [{"ssl": False}, {"ssl_mode": "DISABLED"}, {"ssl": {"mode": "DISABLED"}}])
+def test_mysql_is_sent_no_token_in_plain_text(extra: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"'db' asks for a token .* no encryption"):
+        driver_fields("mysql", "pymysql", {"iam": True, **extra}, "db")
 
 
 def test_a_token_that_cannot_be_had_is_refused_by_name(

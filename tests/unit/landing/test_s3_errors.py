@@ -52,6 +52,7 @@ def staging_error(raised: Exception) -> StagingError:
         (failed.EndpointConnectionError(endpoint_url="https://s3"), "not reached", "proxy"),
         (failed.ProxyConnectionError(proxy_url="http://proxy"), "not reached", "HTTPS_PROXY"),
         (failed.NoCredentialsError(), "no AWS credentials", "renewed"),
+        (RuntimeError("The refreshed credentials are still expired."), "are over", "renewed"),
         (failed.ParamValidationError(report="Invalid bucket name"), "Invalid bucket name", "Correct the URI"),
     ],
 )

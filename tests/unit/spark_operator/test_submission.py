@@ -111,6 +111,12 @@ def test_a_spark_connection_that_is_missing_is_named_and_never_becomes_yarn(monk
     assert caught.value.retryable  # what keeps connections may be away for a moment
 
 
+def test_a_connection_whose_type_was_not_known_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", '{"conn_type": "generic", "host": "yarn"}')
+    with pytest.raises(ConfigurationError, match=r"'cluster' is of type 'generic'.*\[spark\]"):
+        spark.require_connection("cluster")
+
+
 def test_a_connection_that_the_stock_hook_does_not_find_again_never_becomes_yarn(hook: Any) -> None:
     there, yarn = (Connection(conn_id="c", conn_type="spark", host=host) for host in ("local", "yarn"))
     lost = hook("yarn")

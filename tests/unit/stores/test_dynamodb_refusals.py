@@ -31,11 +31,17 @@ def refused(code: str) -> failed.ClientError:
         refused("UnrecognizedClientException"),
         failed.CredentialRetrievalError(provider="p", error_msg="busy"),
         failed.NoCredentialsError(),
+        RuntimeError("Credentials were refreshed, but the refreshed credentials are still expired."),
         failed.ReadTimeoutError(endpoint_url="http://x"),
     ],
 )
 def test_a_passing_refusal_is_tried_again(error: Exception) -> None:
     assert isinstance(judged(error), Unclear)
+
+
+def test_a_fault_of_ours_is_no_refusal() -> None:
+    fault = RuntimeError("dictionary changed size during iteration")
+    assert judged(fault) is fault
 
 
 def test_a_denial_names_what_to_allow() -> None:
