@@ -38,12 +38,18 @@ def masked(text: str, secrets: Iterable[str] = ()) -> str:
     :param text: whatever somebody else may have said: a driver, a service, a person.
     :param secrets: known ones, hidden wherever they stand, also as a URL quotes them; default: none is known.
     """
-    for secret in sorted(_forms(secrets), key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
+    text = hidden(text, secrets)
     text = _USERINFO.sub(rf"\1:{HIDDEN}@", text)
     text = _BARE.sub(rf"\1:{HIDDEN}@", text)
     for named in _NAMED:
         text = named.sub(rf"\1{HIDDEN}", text)
+    return text
+
+
+def hidden(text: str, secrets: Iterable[str]) -> str:
+    """A text without these secrets, wherever they stand, also as a URL quotes them."""
+    for secret in sorted(_forms(secrets), key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
     return text
 
 

@@ -14,7 +14,7 @@ from shardbatch.core.expiry import kept_today, unseen_since
 from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS, Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
-from shardbatch.core.planner import first_checkpoint, unknown_shards
+from shardbatch.core.planner import first_checkpoint, passed_before, unknown_shards
 from shardbatch.core.policies import GapPolicy
 from shardbatch.core.position import at_timestamp
 from shardbatch.core.shard import Shard
@@ -128,7 +128,8 @@ def add_rows(
 
         def fresh(shard: Shard, count: int = count, now_ms: int = now_ms) -> Lease:
             start = first_checkpoint(shard, known, listed, application.start_position, now_ms)
-            return leases.add(consumer.namespace, consumer.scope, shard, start, count, now_ms, unseen_ms(shard))
+            over = passed_before(shard, known, listed, start)
+            return leases.add(consumer.namespace, consumer.scope, shard, start, count, now_ms, unseen_ms(shard), over)
 
         def early(row: Lease) -> bool:
             start = application.start_position

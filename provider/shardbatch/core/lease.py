@@ -150,11 +150,12 @@ def add(
     count: int,
     now_ms: int,
     unseen_ms: int | None = None,
+    skipped: tuple[Gap, ...] = (),
 ) -> Lease:
     """L1: the row of a listed shard that has none. ``count`` must never have been used for this key.
 
-    A shard with parents that are known starts at ``TRIM_HORIZON``; the caller gives the right ``start``, and since when
-    its records may have come and gone (default: now).
+    A shard with parents that are known starts at ``TRIM_HORIZON``; the caller gives the right ``start``, since when its
+    records may have come and gone (default: now), and what a person had it pass over.
     """
     return Lease(
         namespace=namespace,
@@ -168,6 +169,7 @@ def add(
         caught_up_ms=unseen_ms if unseen_ms is not None else now_ms,  # what arrives after it and expires must show
         updated_at_ms=now_ms,
         begins=start,
+        skipped=skipped,
     )
 
 

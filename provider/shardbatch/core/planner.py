@@ -14,6 +14,8 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner, ResetHolder
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position
 from shardbatch.core.shard import Shard, generations, inconsistent
+from shardbatch.core.skipped import PASSED_OVER, passed
+from shardbatch.core.slice import Gap
 
 #: Airflow keeps a mapped task's label in a column of 250 characters on PostgreSQL and fails the task beyond.
 MAX_LABEL = 200
@@ -81,6 +83,28 @@ def first_checkpoint(
     if not places:
         return start
     return min(places) if all(place.kind is Kind.AT_TIMESTAMP for place in places) else TRIM_HORIZON
+
+
+def passed_before(
+    shard: Shard, rows: Mapping[str, Lease], listed: Mapping[str, Shard], place: Position
+) -> tuple[Gap, ...]:
+    """What a shard without a row may pass over because a reset moved what it descends from to an instant (W6).
+
+    :param rows: those of its ancestors that have one.
+    :param listed: the stream's listing.
+    :param place: its first checkpoint.
+    """
+    if place.kind is not Kind.AT_TIMESTAMP:
+        return ()
+    for parent in shard.parent_shard_ids:
+        row = rows.get(parent)
+        if row is None:
+            found = passed_before(listed[parent], rows, listed, place) if parent in listed else ()
+            if found:
+                return found
+        elif row.skipped or row.begins not in (None, row.checkpoint):
+            return (passed(TRIM_HORIZON, None, place, row.note or PASSED_OVER),)
+    return ()
 
 
 def unopened(lease: Lease, now_ms: int) -> bool:

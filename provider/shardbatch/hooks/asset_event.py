@@ -23,11 +23,16 @@ AROUND = timedelta(hours=1)
 REMEMBERED = timedelta(days=7)
 
 
-def clearing_of(dag_run: Any) -> str:
-    """What the tries of a task have in common until a person clears it: its run, as it was started and cleared last."""
+def clearing_of(dag_run: Any, ti: Any) -> str:
+    """What the tries of a task have in common until a person clears it: its run, as it was started and cleared last,
+    and how many tries the task may have.
+
+    Airflow counts clearings of a run, but not one by its API with ``reset_dag_runs=false``, which may clear a commit
+    that was a success while its run goes on. Every clearing adds to the tries.
+    """
     began = getattr(dag_run, "start_date", None)
     at = "" if began is None else round(began.timestamp() * 1000)
-    return f"{dag_run.run_id}/{getattr(dag_run, 'clear_number', 0)}/{at}"
+    return f"{dag_run.run_id}/{getattr(dag_run, 'clear_number', 0)}/{at}/{getattr(ti, 'max_tries', 0)}"
 
 
 def is_out(asset: Asset, batch_id: str, sent_ms: int, now_ms: int | None = None) -> bool:

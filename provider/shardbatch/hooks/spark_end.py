@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from shardbatch.errors import JobFailed
 from shardbatch.hooks import spark
-from shardbatch.hooks.spark_output import cause_of, last_line
-from shardbatch.masking import masked, secrets_in
+from shardbatch.hooks.spark_output import cause_of, last_line, shortened
+from shardbatch.masking import hidden, masked, secrets_in
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -24,8 +24,8 @@ _MEMORY = re.compile(
     r"|[Ee]xit(?:ed)? (?:with )?(?:code|status):? 137"
 )
 _MORE_MEMORY = (
-    "Nothing is lost: give it more memory (driver_memory, executor_memory, the container's limit) or smaller batches "
-    "(ReadLimits), then clear this task."
+    "Nothing is lost: give it more memory (driver_memory, executor_memory, the container's limit), then clear this "
+    "task; the same batch runs again. ReadLimits makes later batches smaller."
 )
 
 
@@ -62,6 +62,8 @@ def job_failed(
     if not code and hook._is_kubernetes:
         code = hook._spark_exit_code  # of the driver's container; that of spark-submit tells nothing of it
     secrets = _secrets(hook, found)
+    # Before anything is cut: half a secret is not known any more.
+    output = [hidden(line, secrets) for line in output]
     what = "it was ended, because this task was asked to end" if asked else _what(code, output, said)
     at_cluster = spark.cluster_mode(hook)
     place = _place(spark.application_reference(hook)) if at_cluster else ""
@@ -79,7 +81,7 @@ def _what(code: int | None, output: Sequence[str], said: BaseException) -> str:
     cause, last = cause_of(output), last_line(output)
     if number is not None:
         return f"{_killed(code, number)}{'' if cause is None else f'; before that: {cause}'}"
-    ended = f"it ended with exit code {code}" if code else _first_line(said)
+    ended = f"it ended with exit code {code}" if code else _said(said)
     if cause is not None:
         return f"{ended}: {cause}"
     if last is None:
@@ -104,9 +106,12 @@ def _killed(code: int | None, number: int) -> str:
     return f"it was killed by {name} (exit code {code}), {why}"
 
 
-def _first_line(said: BaseException) -> str:
-    text = str(said).strip().partition("\n")[0].strip()
-    return text or type(said).__name__
+def _said(said: BaseException) -> str:
+    """The first line of an error of the stock operator, and a cluster's diagnostics, which no log has. What else
+    follows repeats the output."""
+    text, _, diagnostics = str(said).strip().partition("\nDiagnostics: ")
+    first, told = text.partition("\n")[0].strip() or type(said).__name__, " ".join(diagnostics.split())
+    return f"{first}; diagnostics: {shortened(told)}" if told else first
 
 
 def _sentence(text: str) -> str:

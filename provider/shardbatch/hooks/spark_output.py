@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from shardbatch.masking import masked
+
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
@@ -75,6 +77,11 @@ def listen(hook: SparkSubmitHook) -> Output:
     return output
 
 
+def shortened(text: str) -> str:
+    """The beginning of a text; without what looks like a secret, since half of one does not."""
+    return masked(text)[:SHOWN]
+
+
 @dataclass
 class _Raised:
     """One exception: its class, and the lines of its message."""
@@ -92,7 +99,7 @@ class _Raised:
         return " ".join(filter(None, (line.strip() for line in self.said)))
 
     def __str__(self) -> str:
-        return f"{self.short}: {self.text}"[:SHOWN] if self.text else self.short
+        return shortened(f"{self.short}: {self.text}") if self.text else self.short
 
 
 @dataclass
@@ -121,14 +128,14 @@ def cause_of(lines: Sequence[str]) -> str | None:
     for wanted in ([one for one in reports if one.own], [one for one in reports if one.severe], reports):
         if wanted:
             return str(wanted[-1])
-    return errors[-1][:SHOWN] if errors else None
+    return shortened(errors[-1]) if errors else None
 
 
 def last_line(lines: Sequence[str]) -> str | None:
     """The last line that the job itself may have written; ``None`` if there is none."""
     for line in reversed(lines):
         if line.strip() and not _LOGGED.match(line) and not _NOTES.search(line):
-            return line.strip()[:SHOWN]
+            return shortened(line.strip())
     return None
 
 

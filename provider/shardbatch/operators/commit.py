@@ -85,7 +85,7 @@ class CommitOperator(Step):
             works = self._require_work(ti, batch_id, records)
             done = steps.commit(batch_id, attempt or 0, works)
             mode = steps.owner.mode
-            sends = self._sends_event(steps, done, clearing_of(context["dag_run"]))
+            sends = self._sends_event(steps, done, clearing_of(context["dag_run"], ti))
         ti.xcom_push(key="committed", value=asdict(done))
         self._publish(context, {**extra_of(done), "mode": mode}, sends=sends)
         return self._problems(ti)

@@ -70,12 +70,14 @@ def test_airflow_is_asked_for_the_events_of_that_asset_and_time(monkeypatch: pyt
 def test_a_clearing_is_told_from_another_one_and_from_a_run_made_again_under_its_name() -> None:
     began = datetime(2026, 11, 28, tzinfo=UTC)
 
-    def clearing(run_id: str = "r1", number: int = 0, start: datetime | None = began) -> str:
-        return clearing_of(SimpleNamespace(run_id=run_id, clear_number=number, start_date=start))
+    def clearing(run_id: str = "r1", number: int = 0, start: datetime | None = began, tries: int = 3) -> str:
+        run = SimpleNamespace(run_id=run_id, clear_number=number, start_date=start)
+        return clearing_of(run, SimpleNamespace(max_tries=tries))
 
     assert clearing() == clearing()
     others = [clearing("r2"), clearing(number=1), clearing(start=began + timedelta(seconds=1)), clearing(start=None)]
     assert len({clearing(), *others}) == 5
+    assert clearing(tries=4) != clearing()  # cleared with reset_dag_runs=false, which Airflow does not count
 
 
 def test_an_event_tells_what_is_missing_in_a_batch() -> None:

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shardbatch.consumer import Outcome
 from shardbatch.consumer.reset import reset
+from shardbatch.core.batch import BatchState
 from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
 from shardbatch.core.position import at_timestamp
 from shardbatch.errors import ConfigurationError
@@ -37,6 +39,12 @@ def moved(rig: Rig, to_ms: int, *shards: str) -> None:
         rig.store, rig.namespace, actor="me", reason="test", to=at_timestamp(to_ms), shards=shards,
         every=not shards, dry_run=False, clock=rig.time.clock(),
     )  # fmt: skip
+
+
+def gaps(rig: Rig) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The gaps that committed batches tell, each with its slice."""
+    rows = sorted(rig.batches(BatchState.COMMITTED), key=lambda item: item.batch_id)
+    return [(entry, gap) for row in rows for entry in rig.manifest(row.batch_id)["slices"] for gap in entry["gaps"]]
 
 
 def drained(rig: Rig, runs: int = 3) -> None:
@@ -119,6 +127,29 @@ def test_children_that_nobody_saw_before_the_instant_begin_there_too(rig: Rig) -
     before = len(rig.committed())
     drained(rig, 4)
     assert sorted(rig.committed()[before:], key=int) == wanted
+
+
+def test_what_a_child_without_a_row_is_passed_over_is_told(rig: Rig) -> None:
+    """Its parent was read to its end, and a reset went on to an instant before any claim saw the child (W6)."""
+    left, _ = rig.stream.shards
+    rig.stream.put("a", shard_id=left)
+    found = rig.claim("r1", options=ClaimOptions(drain_lineage=False))
+    low, _ = rig.stream.split(left)
+    rig.land("r1", found, options=ClaimOptions(drain_lineage=False))
+    frozen = rig.freeze("r1")
+    rig.work(frozen)
+    rig.commit("r1", frozen)
+    rig.over("r1")
+    rig.stream.put("b", shard_id=low)
+    lower, higher = rig.stream.split(low)
+    rig.stream.put("c", shard_id=lower)
+    target = rig.time.ms + TWO_HOURS
+    moved(rig, target)
+    at(rig, target)
+    wanted = rig.stream.put("d", shard_id=lower)
+    drained(rig, 4)
+    assert rig.committed()[-1:] == wanted
+    assert {entry["shard_id"] for entry, _ in gaps(rig)} >= {low, lower, higher}
 
 
 def test_a_child_of_a_shard_that_was_read_on_loses_nothing(rig: Rig) -> None:

@@ -17,6 +17,7 @@ from shardbatch.core.planner import (
     first_checkpoint,
     label,
     orphans,
+    passed_before,
     plan,
     ready_child,
     spread,
@@ -112,6 +113,18 @@ def test_a_child_of_a_shard_that_waits_for_an_instant_begins_at_it() -> None:
     found = replace(waits, pending=Slice("p", soon, after("7"), ended=False, last="7"))
     for parent in (seen, found):
         assert first_checkpoint(Shard("x", ("p",)), {"p": parent}, {}, start, 99) == TRIM_HORIZON
+
+
+def test_a_child_passes_over_what_a_reset_had_its_parents_pass_over() -> None:
+    instant, child = at_timestamp(1000), Shard("x", ("p", "gone"))
+    first = replace(row("p"), checkpoint=instant, begins=instant)
+    moved = replace(first, begins=TRIM_HORIZON, note="ann reset to it")
+    assert passed_before(child, {"p": first}, {}, instant) == ()
+    assert passed_before(child, {"p": moved}, {}, TRIM_HORIZON) == ()
+    (gap,) = passed_before(child, {"p": moved}, {}, instant)
+    assert (gap.after, gap.until, gap.to_ms, gap.accepted) == (TRIM_HORIZON, instant, 1000, "ann reset to it")
+    assert passed_before(child, {"p": replace(first, skipped=(gap,))}, {}, instant)  # the row of another such child
+    assert passed_before(Shard("y", ("x",)), {"p": moved}, {"x": child}, instant) == (gap,)
 
 
 def test_what_begins_at_an_instant_is_not_taken_before_it() -> None:

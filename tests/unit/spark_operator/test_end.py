@@ -104,6 +104,13 @@ def test_secrets_of_configuration_and_connection_are_hidden_wherever_they_stand(
     assert "Refused: the key ***" in error
 
 
+@pytest.mark.parametrize("secret", ["swordfish-1", "jdbc:x://bo:swordfish-2@db"])
+def test_a_secret_that_is_cut_in_two_is_hidden_too(told: Told, secret: str) -> None:
+    said = f"{'x' * (600 - len('Refused: ') - len(secret) + 2)}{secret}"
+    conf = {"spark.hadoop.fs.s3a.secret.key": "swordfish-1"}
+    assert "sword" not in str(told(f'Exception in thread "main" a.Refused: {said}\n', "exit 1", conf=conf))
+
+
 @pytest.mark.parametrize(
     ("host", "heard", "place"),
     [
@@ -116,9 +123,10 @@ def test_of_a_driver_at_its_cluster_it_says_where_its_output_is(
 ) -> None:
     found = {"conn_type": "spark", "host": host, "extra": {"deploy-mode": "cluster"}}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(found))
-    hook = SparkSubmitHook()
+    hook = SparkSubmitHook(conf={"spark.a.secret": "swordfish"})
     listening = listen(hook)
     hook._process_spark_submit_log(iter([heard + "\n"]))
-    said = RuntimeError("It ended with final status: FAILED\nDiagnostics: container killed, OOMKilled")
+    said = RuntimeError("It ended with final status: FAILED\nDiagnostics: swordfish killed, OOMKilled")
     error = str(job_failed(hook, None, WORKED, listening.lines, said, asked=False))
-    assert error.startswith(f"{ON}It ended with final status: FAILED. What its driver wrote: {place} Nothing is lost")
+    told = "It ended with final status: FAILED; diagnostics: *** killed, OOMKilled."
+    assert error.startswith(f"{ON}{told} What its driver wrote: {place} Nothing is lost: give it more memory")
