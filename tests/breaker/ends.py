@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shardbatch.core.batch import DROPPED, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.rows import SHARD_LEASE, TABLES
+from shardbatch.core.slice import Gap
 from shardbatch.errors import ConfigurationError, GapFound, ReplayRefused
 from tests.breaker.laws import Laws
 from tests.breaker.persons import start
@@ -124,7 +127,7 @@ def _complete(world: World, laws: Laws) -> None:
     begin_ms = world.begin_ms()
     live = {row for scope, row in books.records if not scope}
     rows = [row for row in world.rows.values() if isinstance(row, Lease) and not row.scope]
-    waiting = {row.shard_id: row.skipped for row in rows}
+    waiting: dict[str, Sequence[Gap]] = {row.shard_id: row.skipped for row in rows}
     for name in books.skipped - live:
         sent = world.stream.sent[name]
         told = books.wanted(sent) or books.covered(sent, waiting.get(sent.shard_id, ()))
@@ -140,6 +143,9 @@ def _complete(world: World, laws: Laws) -> None:
                 sent.shard_id, world.time.ms
             )  # else it may be older than us
             assert not known or name in books.before or books.covered(sent), f"record {name} expired in silence"
+        elif name not in live | books.before and sent.shard_id not in books.targets and not sent.expired:
+            told = books.covered(sent, waiting.get(sent.shard_id, ()))
+            assert told, f"record {name}, from before its shard began, was passed over in silence"
     for run in world.runs:
         if run.interval is not None:
             _interval(world, laws, run)

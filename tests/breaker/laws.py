@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from shardbatch.consumer import Committed
 from shardbatch.consumer.attempt import over
-from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.batch import DROPPED, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.rows import SHARD_LEASE, Key
 from shardbatch.core.slice import Slice
@@ -101,7 +101,10 @@ class Laws:
             assert new.manifest_digest == old.manifest_digest, f"{name}: its manifest was changed"
             if new.attempt > old.attempt and written.process.task == "freeze":
                 assert new.owner == written.process.owner, f"{name}: an attempt of a batch that belongs to {new.owner}"
-            if new.attempt > old.attempt and not over(old):
+            taken_back = (
+                new.set_aside == DROPPED and new.decided == new.attempt
+            )  # nothing runs in such an attempt (B11)
+            if new.attempt > old.attempt and not taken_back and not over(old):
                 self._grace(name, old, written.process)
         if old is None or new.attempt_seen_ms != old.attempt_seen_ms or new.attempt_ref != old.attempt_ref:
             self.alive_ms[new.batch_id] = self.world.time.ms
@@ -120,8 +123,9 @@ class Laws:
         if process.ended == (old.batch_id, old.row_count):
             return
         silent = timedelta(milliseconds=self.world.time.ms - self.alive_ms[old.batch_id])
-        assert silent >= ATTEMPT_GRACE, f"{name}: attempt {old.attempt} showed life {silent} ago, another was opened"
-        self.given_up.add((old.batch_id, old.attempt))
+        recorded = old.application[0]
+        assert silent >= ATTEMPT_GRACE, f"{name}: attempt {recorded} showed life {silent} ago, another was opened"
+        self.given_up.add((old.batch_id, recorded))
 
     def _frozen(self, name: str, batch: Batch) -> None:
         """B1: every lease of a frozen batch carries its stamp and the slice that stands in the manifest."""

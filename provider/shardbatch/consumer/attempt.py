@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.core import batch as batches
-from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.batch import DROPPED, Batch, BatchState
 from shardbatch.core.owner import Owner
 from shardbatch.core.rows import BATCH
 from shardbatch.errors import AttemptAlive, BatchParked, LeaseLost, ProtocolError
@@ -152,8 +152,15 @@ def require_never_frozen(consumer: Consumer, claim: str) -> None:
 
 
 def over(batch: Batch) -> bool:
-    """Whether the row alone says that its latest attempt has ended: it was closed, or has no application of its own."""
-    return batch.attempt_closed >= batch.attempt or batch.application[0] != batch.attempt
+    """Whether the row alone says that its latest attempt has ended: it was closed, or has no application of its own.
+
+    A drop opens an attempt, to decide that there is no output (B11), and waits for nobody: behind that the last attempt
+    with an application counts, which may live on without a task.
+    """
+    recorded = batch.application[0]
+    if batch.set_aside == DROPPED and batch.decided == batch.attempt:
+        return batch.attempt_closed >= recorded
+    return batch.attempt_closed >= batch.attempt or recorded != batch.attempt
 
 
 def wait_for_end(consumer: Consumer, batch: Batch) -> Batch:

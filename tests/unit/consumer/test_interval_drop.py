@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from shardbatch.consumer.attempt import beat, end
 from shardbatch.consumer.drop import drop
 from shardbatch.consumer.status import batches as listed
 from shardbatch.errors import ConfigurationError, NothingFinished, ReplayRefused, StagingError
@@ -106,6 +107,23 @@ def test_a_replay_of_what_was_taken_back_gives_it_output_again(rig: Rig) -> None
     assert backfill.whole() == batch_id
     assert of_interval(rig, span) == sent
     assert (backfill.row.decided, backfill.row.number, backfill.row.set_aside) == (3, 1, None)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_replay_of_what_was_taken_back_waits_for_an_application_that_may_live_on(rig: Rig, closed: bool) -> None:
+    """A person marked its task as a success, or the end of it was not written; the drop opened an attempt over that."""
+    rig.stream.put("a")
+    backfill = Backfill(rig, span_of(rig), "b1")
+    made = backfill.worked()
+    beat(backfill.consumer, backfill.owner, backfill.batch_id, made.attempt, "application-1", "transform")
+    if closed:
+        end(backfill.consumer, backfill.batch_id, made.attempt)
+    backfill.commit()
+    taken_back(rig, backfill.batch_id)
+    before = rig.time.ms
+    backfill.frozen()
+    grace_ms = backfill.consumer.options.attempt_grace.total_seconds() * 1000
+    assert (rig.time.ms - before >= grace_ms) is not closed
 
 
 def test_what_was_taken_back_does_not_bring_an_earlier_runs_output_back(rig: Rig) -> None:

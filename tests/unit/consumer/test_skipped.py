@@ -14,7 +14,7 @@ from shardbatch.consumer.reset import reset
 from shardbatch.consumer.set_aside import set_aside
 from shardbatch.consumer.status import batches, shards
 from shardbatch.core.batch import BatchState
-from shardbatch.core.policies import GapPolicy, Policies
+from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, Position, after, at_timestamp
 from shardbatch.core.skipped import left_of, passed, passes_over
 from shardbatch.core.slice import Gap
@@ -259,3 +259,34 @@ def test_a_batch_that_was_set_aside_says_when_its_records_arrived(rig: Rig) -> N
     (found,) = batches(rig.store, rig.namespace)
     assert (found.min_arrival_ms, found.max_arrival_ms) == (began, began + 5000)
     assert tables.batches([found], rig.time.ms)[0]["arrived"] == "2027-01-15T08:00:00Z/2027-01-15T08:00:05Z"
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_what_children_had_before_the_instant_that_their_parent_goes_to_is_told(rig: Rig, seen: bool) -> None:
+    """Their parent was committed to its end; ``seen``: and a claim since then has made their rows."""
+    (parent,) = rig.stream.shards
+    sent, began = rig.stream.put("a"), rig.stream.now_ms
+    generation = ClaimOptions(drain_lineage=False)
+    found = rig.claim("r1", options=generation)
+    children = rig.stream.split(parent)
+    rig.land("r1", found, options=generation)
+    frozen = rig.freeze("r1", options=generation)
+    rig.work(frozen)
+    rig.commit("r1", frozen, options=generation)
+    rig.over("r1")
+    rig.stream.put("b", "c", "e", "f")
+    if seen:
+        rig.claim("r2", options=generation)
+    later(rig, 2)
+    to = at_timestamp(rig.stream.now_ms - HOUR)
+    done(reset, rig, shards=[parent], to=to, force=True)
+    new = rig.stream.put("b", "c", "e", "f")
+    rig.run("r3", policies=RECORD)
+    rig.run("r4", policies=RECORD)
+    assert sorted(rig.committed()) == sorted([*sent, *new])
+    gaps = told_gaps(rig)
+    assert len(gaps) == len(children)
+    for gap in gaps:
+        assert gap["accepted"]
+        assert gap["until"] == str(to)
+        assert gap["from_ms"] is None or gap["from_ms"] <= began
