@@ -99,7 +99,7 @@ def test_an_attempt_that_is_committed_runs_nothing_and_succeeds(ran: Ran) -> Non
 
 def test_a_batch_of_another_owner_is_not_worked_on_and_not_retried(ran: Ran) -> None:
     found = ran.found["of_another_owner"]
-    assert found["error"].startswith("AirflowFailException: Batch ")
+    assert found["error"].startswith("final LeaseLost: Batch ")
     assert "another/owner" in found["error"]
     assert "Spark-Submit cmd" not in ran.logs["of_another_owner"]
 
@@ -111,12 +111,13 @@ def test_a_failed_application_fails_the_task_and_closes_the_attempt(ran: Ran) ->
         "with exit code 1: RuntimeError: the transform is broken. Nothing is lost: mend the job, then clear this task; "
         "the same batch runs again."
     )
+    assert not found["error"].startswith("final ")
     assert (found["closed"], found["starts"]) == (1, [])
 
 
 def test_a_batch_that_is_lost_ends_its_application_and_fails_without_a_retry(ran: Ran) -> None:
     found = ran.found["lost_while_it_runs"]
-    assert found["error"].startswith("AirflowFailException: Batch ")
+    assert found["error"].startswith("final LeaseLost: Batch ")
     assert found["processes"] >= 2
     assert (found["left"], found["starts"]) == ([], [])
 

@@ -22,6 +22,7 @@ from typing import Any, cast
 
 import psutil
 from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowFailException
 
 from scripts.environment import QUICK_JAVA
 from shardbatch.consumer import Consumer, Frozen, beat, claim, freeze, land
@@ -168,7 +169,8 @@ def attempted(operator: SparkSubmitBatchOperator, context: Any) -> str:
     try:
         operator.execute(context)
     except Exception as error:  # noqa: BLE001 - what was raised is what the test looks at
-        return f"{type(error).__name__}: {error}"
+        final = "final " if isinstance(error, AirflowFailException) else ""
+        return f"{final}{type(error).__name__}: {error}"
     return ""
 
 
