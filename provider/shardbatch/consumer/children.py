@@ -11,9 +11,10 @@ from shardbatch.consumer.hold import Held
 from shardbatch.consumer.instants import reached
 from shardbatch.consumer.listing import list_shards, look_again, named
 from shardbatch.core import lease as leases
+from shardbatch.core.beginnings import beginning
 from shardbatch.core.expiry import born_after
 from shardbatch.core.lease import Lease
-from shardbatch.core.planner import first_checkpoint, passed_before, ready_child
+from shardbatch.core.planner import ready_child
 from shardbatch.core.ports import Page, Verdict
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.shard import Shard
@@ -141,15 +142,15 @@ class Children:
         consumer = self._consumer
         born = born_after(child, consumer.lease, consumer.now_ms()) if consumer.interval is None else None
         rows = {name: row for name, row in parents.items() if row is not None}
-        start = first_checkpoint(child, rows, {}, TRIM_HORIZON, consumer.now_ms())
+        begins = beginning(child, rows, {}, TRIM_HORIZON, consumer.now_ms())
         fresh = leases.add(
             consumer.namespace,
             consumer.scope,
             child,
-            start,
+            begins.place,
             first_count(),
             consumer.now_ms(),
             born.ms if born else None,
-            passed_before(child, rows, {}, start),
+            begins.skipped,
         )
         return fresh if consumer.store.create(fresh) else consumer.lease(child.shard_id)

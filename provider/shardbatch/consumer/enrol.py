@@ -10,11 +10,12 @@ from shardbatch.consumer.instants import clock_there
 from shardbatch.consumer.listing import named, tell_missed
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application, Group
+from shardbatch.core.beginnings import beginnings
 from shardbatch.core.expiry import kept_today, unseen_since
 from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS, Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
-from shardbatch.core.planner import first_checkpoint, passed_before, unknown_shards
+from shardbatch.core.planner import unknown_shards
 from shardbatch.core.policies import GapPolicy
 from shardbatch.core.position import at_timestamp
 from shardbatch.core.shard import Shard
@@ -117,8 +118,8 @@ def add_rows(
     unknown = unknown_shards(listing, rows, orphaned)
     if not unknown:
         return rows
-    known = {lease.shard_id: lease for lease in rows}
-    listed = {shard.shard_id: shard for shard in listing}
+    start, known = application.start_position, {lease.shard_id: lease for lease in rows}
+    begins = beginnings(listing, known, start, consumer.now_ms())
     unseen_ms = unseen_since(listing, rows, consumer.now_ms())
     added: list[Lease] = []
     all_written = True
@@ -127,12 +128,11 @@ def add_rows(
         count, now_ms = first_count(), consumer.now_ms()
 
         def fresh(shard: Shard, count: int = count, now_ms: int = now_ms) -> Lease:
-            start = first_checkpoint(shard, known, listed, application.start_position, now_ms)
-            over = passed_before(shard, known, listed, start)
-            return leases.add(consumer.namespace, consumer.scope, shard, start, count, now_ms, unseen_ms(shard), over)
+            at, scope = begins[shard.shard_id], consumer.scope
+            unseen = unseen_ms(shard)
+            return leases.add(consumer.namespace, scope, shard, at.place, count, now_ms, unseen, at.skipped)
 
         def early(row: Lease) -> bool:
-            start = application.start_position
             return reached_ms is not None and row.checkpoint == start and start.ahead_of(reached_ms)
 
         made = [row for row in map(fresh, generation) if not early(row)]

@@ -8,14 +8,10 @@ from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from typing import Callable
 
-from shardbatch.core.expiry import tip_seen
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner, ResetHolder
-from shardbatch.core.position import TRIM_HORIZON, Kind, Position
 from shardbatch.core.shard import Shard, generations, inconsistent
-from shardbatch.core.skipped import PASSED_OVER, passed
-from shardbatch.core.slice import Gap
 
 #: Airflow keeps a mapped task's label in a column of 250 characters on PostgreSQL and fails the task beyond.
 MAX_LABEL = 200
@@ -60,58 +56,6 @@ def unknown_shards(
         if shard.shard_id not in racing and shard.shard_id not in waiting_for_parents:
             found.setdefault(depth[shard.shard_id], []).append(shard)
     return [found[generation] for generation in sorted(found, reverse=True)]
-
-
-def first_checkpoint(
-    shard: Shard, rows: Mapping[str, Lease], listed: Mapping[str, Shard], start: Position, now_ms: int
-) -> Position:
-    """Where a shard without a row begins: at its oldest record if a parent of it has a row, a root at ``start`` (R7).
-
-    If all that it descends from waits for an instant, it begins at that instant, too: it may be older. At the earliest
-    of several, so that nothing is left out.
-
-    :param rows: those of its ancestors that have one.
-    :param listed: the stream's listing.
-    :param now_ms: by the clock that asks; looks that lie in its future are passed over.
-    """
-    places: list[Position] = []
-    for parent in shard.parent_shard_ids:
-        if parent in rows:
-            places.append(rows[parent].checkpoint if unopened(rows[parent], now_ms) else TRIM_HORIZON)
-        elif parent in listed:
-            places.append(first_checkpoint(listed[parent], rows, listed, start, now_ms))
-    if not places:
-        return start
-    return min(places) if all(place.kind is Kind.AT_TIMESTAMP for place in places) else TRIM_HORIZON
-
-
-def passed_before(
-    shard: Shard, rows: Mapping[str, Lease], listed: Mapping[str, Shard], place: Position
-) -> tuple[Gap, ...]:
-    """What a shard without a row may pass over because a reset moved what it descends from to an instant (W6).
-
-    :param rows: those of its ancestors that have one.
-    :param listed: the stream's listing.
-    :param place: its first checkpoint.
-    """
-    if place.kind is not Kind.AT_TIMESTAMP:
-        return ()
-    for parent in shard.parent_shard_ids:
-        row = rows.get(parent)
-        if row is None:
-            found = passed_before(listed[parent], rows, listed, place) if parent in listed else ()
-            if found:
-                return found
-        elif row.skipped or row.begins not in (None, row.checkpoint):
-            return (passed(TRIM_HORIZON, None, place, row.note or PASSED_OVER),)
-    return ()
-
-
-def unopened(lease: Lease, now_ms: int) -> bool:
-    """Whether a shard is to be read from an instant on, and no read has found a record or its tip: it may have closed,
-    and its children been born, before that instant."""
-    found = lease.pending is not None and lease.pending.last is not None
-    return lease.checkpoint.kind is Kind.AT_TIMESTAMP and not found and tip_seen(lease, now_ms) is None
 
 
 def orphans(listing: Sequence[Shard], leases: Iterable[Lease]) -> list[str]:

@@ -14,10 +14,8 @@ from shardbatch.core.planner import (
     Plan,
     complete_lineage,
     fair_share,
-    first_checkpoint,
     label,
     orphans,
-    passed_before,
     plan,
     ready_child,
     spread,
@@ -87,44 +85,6 @@ def test_a_shard_waits_while_nobody_knows_whether_its_parent_is_gone() -> None:
     assert [lease.shard_id for lease in found.takeable] == ["d"]
     assert [lease.shard_id for lease in found.waiting] == ["c"]
     assert unknown_shards([Shard("c", ("p",)), Shard("d", ("p",))], [], {"c"}) == [[Shard("d", ("p",))]]
-
-
-def test_a_child_of_a_known_parent_begins_at_its_oldest_record_and_any_other_at_the_start() -> None:
-    start = at_timestamp(9)  # KV-4, K-37: never LATEST, nor what it became
-    known = {"p": row("p")}
-    assert first_checkpoint(Shard("c", ("p",)), known, {}, start, 99) == TRIM_HORIZON
-    assert first_checkpoint(Shard("m", ("gone", "p")), known, {}, start, 99) == TRIM_HORIZON
-    assert first_checkpoint(Shard("c", ("gone",)), known, {}, start, 99) == start
-    assert first_checkpoint(Shard("r"), known, {}, start, 99) == start
-
-
-def test_a_child_of_a_shard_that_waits_for_an_instant_begins_at_it() -> None:
-    start, soon, later = at_timestamp(9), at_timestamp(1000), at_timestamp(2000)
-    waits, waits_longer = (
-        replace(row(name), checkpoint=place, millis_behind_latest=None) for name, place in (("p", soon), ("q", later))
-    )
-    known = {"p": waits, "q": waits_longer, "r": row("r")}
-    listed = {"c": Shard("c", ("q",))}
-    for parents, expected in (
-        (("p",), soon), (("q", "p"), soon), (("q", "gone"), later), (("r", "q"), TRIM_HORIZON), (("c",), later),
-    ):  # fmt: skip
-        assert first_checkpoint(Shard("x", parents), known, listed, start, 99) == expected
-    seen = replace(waits, millis_behind_latest=0, caught_up_ms=50)  # it was open then, and nothing of it unread
-    found = replace(waits, pending=Slice("p", soon, after("7"), ended=False, last="7"))
-    for parent in (seen, found):
-        assert first_checkpoint(Shard("x", ("p",)), {"p": parent}, {}, start, 99) == TRIM_HORIZON
-
-
-def test_a_child_passes_over_what_a_reset_had_its_parents_pass_over() -> None:
-    instant, child = at_timestamp(1000), Shard("x", ("p", "gone"))
-    first = replace(row("p"), checkpoint=instant, begins=instant)
-    moved = replace(first, begins=TRIM_HORIZON, note="ann reset to it")
-    assert passed_before(child, {"p": first}, {}, instant) == ()
-    assert passed_before(child, {"p": moved}, {}, TRIM_HORIZON) == ()
-    (gap,) = passed_before(child, {"p": moved}, {}, instant)
-    assert (gap.after, gap.until, gap.to_ms, gap.accepted) == (TRIM_HORIZON, instant, 1000, "ann reset to it")
-    assert passed_before(child, {"p": replace(first, skipped=(gap,))}, {}, instant)  # the row of another such child
-    assert passed_before(Shard("y", ("x",)), {"p": moved}, {"x": child}, instant) == (gap,)
 
 
 def test_what_begins_at_an_instant_is_not_taken_before_it() -> None:
