@@ -155,7 +155,6 @@ def send_event(consumer: Consumer, owner: Owner, batch_id: str, clearing: str, i
 
     :raises LeaseLost: if the batch has no row any more.
     """
-
     while True:
         batch = expect_batch(consumer, batch_id)
         if batch.state is not BatchState.COMMITTED:

@@ -8,6 +8,7 @@ from typing import cast
 from shardbatch.consumer.attempt import Ended, expect_batch, lost, open_next, wait_for_end
 from shardbatch.consumer.consumer import Consumer
 from shardbatch.consumer.staging_place import require_batch_here
+from shardbatch.consumer.watch import abandoned
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.looks import Looks
@@ -125,26 +126,9 @@ def _require_over(consumer: Consumer, batch: Batch, looks: Looks | None) -> None
         raise _at_work(batch)
     if verdict is Verdict.OVER:
         return
-    application = consumer.application()
-    longer_ms = application.silence_ms(Owner.parse(batch.owner)) if application else 0
-    duration = max(consumer.options.lease_duration.total_seconds(), longer_ms / 1000)
-    if looks is not None and looks.knows(batch.batch_id):
-        if looks.stood_still(batch.batch_id, batch.row_count, duration):
-            return
+    consumer.say("This Airflow knows nothing of {}.".format(batch.owner))
+    if not abandoned(consumer, [batch], consumer.application(), all_of_them=True, looks=looks):
         raise _at_work(batch)
-    away = looks.go_away({batch.batch_id: batch.row_count}, duration) if looks is not None else None
-    if away is not None:
-        consumer.say(f"This Airflow knows nothing of {batch.owner}; looking again at its batch after {duration:.0f} s.")
-        raise away
-    consumer.say(
-        f"This Airflow knows nothing of {batch.owner}; watching its batch for {duration:.0f} s to see whether it lives."
-    )
-    until = consumer.clock.monotonic() + duration
-    while (rest := until - consumer.clock.monotonic()) > 0:
-        consumer.clock.sleep(min(max(duration / 20, 0.05), 5.0, max(rest, 0.01)))
-        found = expect_batch(consumer, batch.batch_id)
-        if found.row_count != batch.row_count:
-            raise _at_work(found)
 
 
 def _at_work(batch: Batch) -> ReplayRefused:

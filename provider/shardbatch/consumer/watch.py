@@ -55,7 +55,7 @@ def stood_still(
 def abandoned(
     consumer: Consumer,
     frozen: Sequence[Batch],
-    application: Application,
+    application: Application | None,
     *,
     all_of_them: bool,
     looks: Looks | None = None,
@@ -118,10 +118,10 @@ def _may_be_old(one: Suspect, now_ms: int) -> bool:
     return now_ms - one.written_ms > one.silence * 1000 or one.written_ms > now_ms + CLOCKS_APART_MS
 
 
-def _silence(consumer: Consumer, application: Application, owner: str | None) -> float:
+def _silence(consumer: Consumer, application: Application | None, owner: str | None) -> float:
     """Seconds for which a live owner shows no sign of life at most."""
     own = consumer.options.lease_duration.total_seconds()
-    return max(own, application.silence_ms(Owner.parse(owner or "")) / 1000)
+    return own if application is None else max(own, application.silence_ms(Owner.parse(owner or "")) / 1000)
 
 
 def waiting_ms(consumer: Consumer, held: Sequence[Lease]) -> int | None:

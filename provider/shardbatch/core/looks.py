@@ -5,22 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 #: How often one claim goes away; what it has not seen by then is left to the next run.
 MOST_TIMES = 3
+#: Seconds below which it stays: coming back takes about as long.
+SHORTEST_S = 10.0
 
 
 @dataclass(frozen=True)
 class Looks:
     """Rows that earlier passes of this claim saw: of each the counter, and the seconds that have passed at least.
 
-    The time must have been measured by one clock that only runs forward, from after the look. A pass that waits for
-    less than ``shortest`` seconds stays.
+    The time must have been measured by one clock that only runs forward, from after the look.
     """
 
     seen: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     times: int = 0
-    shortest: float = 10.0
 
     def knows(self, name: str) -> bool:
         """Whether the row was seen before."""
@@ -33,22 +34,20 @@ class Looks:
 
     def go_away(self, counters: Mapping[str, int], seconds: float) -> LookAgain | None:
         """What to raise in order to look again after that time; ``None`` to stay."""
-        if seconds < self.shortest:
+        if seconds < SHORTEST_S:
             return None
         seen = {name: (counter, passed + seconds) for name, (counter, passed) in self.seen.items()}
         seen.update((name, (counter, seconds)) for name, counter in counters.items())
-        return LookAgain(Looks(seen, self.times + 1, self.shortest), seconds)
+        return LookAgain(Looks(seen, self.times + 1), seconds)
 
-    def to_json(self) -> dict[str, list[float]]:
-        """As plain JSON; how often it went away stands under an empty name."""
-        return {"": [self.times, self.shortest], **{name: list(look) for name, look in self.seen.items()}}
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {"seen": {name: list(look) for name, look in self.seen.items()}, "times": self.times}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, list[float]]) -> Looks:
+    def from_json(cls, found: Mapping[str, Any]) -> Looks:
         """What :meth:`to_json` gave."""
-        times, shortest = found[""]
-        seen = {name: (int(look[0]), float(look[1])) for name, look in found.items() if name}
-        return cls(seen, int(times), float(shortest))
+        return cls({name: (int(look[0]), float(look[1])) for name, look in found["seen"].items()}, found["times"])
 
 
 class LookAgain(Exception):
