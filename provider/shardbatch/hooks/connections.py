@@ -212,36 +212,19 @@ def sql_target(conn_id: str) -> SQLTarget:
         )
     name, drivers = DATABASES[found.conn_type]
     installed = [driver for driver in drivers if find_spec(driver)]
-    driver = installed[0] if installed else None
-    if driver is None:
+    if not installed:
         raise ConfigurationError(
             f"The connection {conn_id!r} needs one of the Python packages {', '.join(drivers)}.",
             remedy="Install one on every worker.",
         )
-    drivername = f"{name}+{_DRIVER_WORDS.get(driver, driver)}"
+    driver, extra = installed[0], found.extra_dejson
     if name == "sqlite":
-        if asks_for_iam(found.extra_dejson):
-            raise ConfigurationError(
-                f"The connection {conn_id!r} has 'iam' in its extra, and SQLite is a file that nobody signs in to.",
-                remedy="Take it out, or name a connection of type postgres or mysql.",
-            )
-        return SQLTarget(URL.create(drivername, database=_sqlite_file(found)), {})
-    fields = driver_fields(name, driver, found.extra_dejson, conn_id)
+        return _sqlite_target(found, f"{name}+{_DRIVER_WORDS[driver]}")
+    fields = driver_fields(name, driver, extra, conn_id)
     if driver == "pymysql" and "ssl" in fields.arguments and (old := _old_pymysql()):
-        if "MySQLdb" not in installed or fields.iam:
-            raise ConfigurationError(
-                f"The connection {conn_id!r} asks for encryption, and PyMySQL {old} goes on in plain text with a "
-                "server that offers none.",
-                remedy="Install PyMySQL 1.2 or later on every worker"
-                + (
-                    "; Airflow's mysql provider wants an earlier one, so leave that out and give the connection as "
-                    "JSON in AIRFLOW_CONN_…."
-                    if fields.iam
-                    else ", or mysqlclient."
-                ),
-            )
-        drivername = f"{name}+{_DRIVER_WORDS['MySQLdb']}"
-        fields = driver_fields(name, "MySQLdb", found.extra_dejson, conn_id)
+        _require_mysqlclient(conn_id, installed, old, iam=fields.iam)
+        driver = "MySQLdb"
+        fields = driver_fields(name, driver, extra, conn_id)
     if fields.arguments.get("ssl_mode") == "REQUIRED" and (library := _mariadb_library()):
         raise ConfigurationError(
             f"The connection {conn_id!r} asks for encryption, and mysqlclient, built with MariaDB's library {library}, "
@@ -250,7 +233,7 @@ def sql_target(conn_id: str) -> SQLTarget:
             "install PyMySQL 1.2 or later on every worker, or build mysqlclient with MySQL's own library.",
         )
     url = URL.create(
-        drivername,
+        f"{name}+{_DRIVER_WORDS.get(driver, driver)}",
         username=found.login,
         password=None if fields.iam else found.password,
         host=found.host,
@@ -309,6 +292,26 @@ def refuse_generic(found: Connection, extras: str) -> None:
         )
 
 
+def _require_mysqlclient(conn_id: str, installed: list[str], old: str, *, iam: bool) -> None:
+    """See that another driver than a PyMySQL that goes on in plain text can be taken; mysqlclient sends no tokens.
+
+    :raises ConfigurationError: if none can.
+    """
+    if "MySQLdb" in installed and not iam:
+        return
+    other = (
+        "; Airflow's mysql provider wants an earlier one, so leave that out and give the connection as JSON in "
+        "AIRFLOW_CONN_…."
+        if iam
+        else ", or mysqlclient."
+    )
+    raise ConfigurationError(
+        f"The connection {conn_id!r} asks for encryption, and PyMySQL {old} goes on in plain text with a server that "
+        "offers none.",
+        remedy=f"Install PyMySQL 1.2 or later on every worker{other}",
+    )
+
+
 def _old_pymysql() -> str | None:
     """The version of PyMySQL that is installed, if it goes on in plain text with a server that offers no encryption,
     whatever it is told; 1.2 and later refuse such a server."""
@@ -328,6 +331,17 @@ def _mariadb_library() -> str | None:
     except ImportError:  # told when the store is opened
         return None
     return found if found.partition(".")[0] in MARIADB_LIBRARIES else None
+
+
+def _sqlite_target(found: Connection, drivername: str) -> SQLTarget:
+    from sqlalchemy import URL
+
+    if asks_for_iam(found.extra_dejson):
+        raise ConfigurationError(
+            f"The connection {found.conn_id!r} has 'iam' in its extra, and SQLite is a file that nobody signs in to.",
+            remedy="Take it out, or name a connection of type postgres or mysql.",
+        )
+    return SQLTarget(URL.create(drivername, database=_sqlite_file(found)), {})
 
 
 def _sqlite_file(found: Connection) -> str:
