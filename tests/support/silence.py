@@ -19,6 +19,8 @@ class SilentProxy:
 
     def __init__(self, upstream: int | None = None) -> None:
         self.mode = SILENT if upstream is None else SPEAKS
+        #: Connections that were made to it.
+        self.accepted = 0
         self._upstream = upstream
         self._server = socket.create_server((LOOPBACK, 0))
         self.port: int = self._server.getsockname()[1]
@@ -35,6 +37,7 @@ class SilentProxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._server.accept()
+                self.accepted += 1
                 self._open.append(client)
                 if self._upstream is None:
                     continue

@@ -293,8 +293,8 @@ class Object(io.RawIOBase):
         tries = 0
         while True:
             tries += 1
+            answer = self._client.get_object(**self._object, Range=asked, **self._etag, **self._extra("GetObject"))
             try:
-                answer = self._client.get_object(**self._object, Range=asked, **self._etag, **self._extra("GetObject"))
                 return answer, answer["Body"].read()
             except (failed.ReadTimeoutError, failed.ResponseStreamingError, failed.IncompleteReadError):
                 if tries == _TRIES:

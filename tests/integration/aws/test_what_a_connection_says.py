@@ -17,6 +17,7 @@ from shardbatch.errors import ConfigurationError, ConnectionUnknown, StagingErro
 from shardbatch.hooks.connections import aws_client
 from tests.support.authority import Authority, make_authority
 from tests.support.recorder import Answer, Asked, Recorder, recorder
+from tests.support.silence import silent_proxy
 
 NAMESPACE = Namespace("etl", "orders")
 INSIDE = "aws.inside.invalid"
@@ -274,3 +275,14 @@ def test_a_public_bucket_needs_none(connect: Connect) -> None:
         connect(keys=False, endpoint_url=server.url, config_kwargs={"signature_version": "unsigned"})
         land()
         assert "authorization" not in server.asked[0].headers
+
+
+def test_a_bucket_that_accepts_and_says_nothing_is_asked_three_times(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__SHARDBATCH__STAGING_TIMEOUT", "1")
+    with silent_proxy() as proxy:
+        connect(endpoint_url=f"http://127.0.0.1:{proxy.port}")
+        with pytest.raises(StagingError, match="did not answer in time"):
+            Staging("s3://lake/staging", "aws").open().read_manifest(NAMESPACE, "b-1")
+        assert proxy.accepted == 3

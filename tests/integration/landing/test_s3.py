@@ -231,6 +231,22 @@ def test_a_file_that_is_replaced_while_it_is_read_is_an_error() -> None:
             file.read_at(4, 0)
 
 
+@pytest.mark.parametrize(("broken", "told"), [(2, "whole"), (3, "was not reached")])
+def test_a_range_whose_answer_breaks_off_is_asked_for_three_times(broken: int, told: str) -> None:
+    def cut(asked: Asked) -> Answer | None:
+        content = "who" if len(server.asked) <= broken else "whole"
+        headers = {"ETag": '"one"', "Content-Range": "bytes 0-4/5", "Content-Length": "5", "Connection": "close"}
+        return Answer(206, content, headers) if asked.method == "GET" else None
+
+    with recorder(cut) as server:
+        try:
+            said = over(server).open_input_stream("lake/x").read().decode()
+        except OSError as error:
+            said = str(error)
+        assert told in said
+        assert len(server.asked) == 3
+
+
 def test_a_list_goes_on_beyond_its_first_page() -> None:
     def paged(asked: Asked) -> Answer | None:
         if "list-type" not in asked.path:

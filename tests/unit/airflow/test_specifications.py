@@ -6,7 +6,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -18,8 +17,7 @@ import pytest
 
 from shardbatch import ClaimOptions, DynamoDBLeases, KinesisStream, Policies, ReadLimits, SQLLeases, Staging
 from shardbatch.core.position import LATEST, TRIM_HORIZON, at_timestamp
-from shardbatch.core.rows import Namespace
-from shardbatch.errors import ConfigurationError, StagingError
+from shardbatch.errors import ConfigurationError
 from shardbatch.hooks import settings
 from shardbatch.hooks.connections import aws_client, connection, sql_target
 from shardbatch.hooks.kcl import kcl_leases
@@ -27,7 +25,6 @@ from shardbatch.hooks.staging import s3_file_system
 from shardbatch.local import StreamServer
 from shardbatch.stores import open_store
 from tests.support.aggregates import FIXTURE
-from tests.support.silence import silent_proxy
 
 ARN = "arn:aws:kinesis:eu-west-1:111122223333:stream/orders"
 TABLE = "arn:aws:dynamodb:eu-north-1:111122223333:table/shard.leases"
@@ -312,20 +309,6 @@ def test_the_staging_file_system_has_the_connections_endpoint_region_and_time_li
     assert (meta.endpoint_url, meta.region_name) == ("http://127.0.0.1:9", "eu-west-1")
     assert (meta.config.read_timeout, meta.config.connect_timeout) == (7, 10)
     assert s3_file_system("lake", "eu-north-1").handler.client.meta.region_name == "eu-north-1"  # type: ignore[attr-defined]
-
-
-def test_a_bucket_that_accepts_and_says_nothing_fails_the_call(
-    connection: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AIRFLOW__SHARDBATCH__STAGING_TIMEOUT", "1")
-    with silent_proxy() as proxy:
-        extra = {"region_name": "eu-west-1", "endpoint_url": f"http://127.0.0.1:{proxy.port}"}
-        connection("lake", conn_type="aws", login="AKIDEXAMPLE", password="hidden", extra=extra)
-        area = Staging("s3://lake/staging", "lake").open()
-        began = time.monotonic()
-        with pytest.raises(StagingError, match="Could not read"):
-            area.read_manifest(Namespace("etl", "orders"), "b1")
-    assert time.monotonic() - began < 30
 
 
 def test_the_deployment_needs_a_name_on_a_shared_store(connection: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
