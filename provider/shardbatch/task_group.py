@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from airflow.sdk.definitions._internal.node import DAGNode
 
 OURS = ("claim", "read", "freeze", "commit", "report")
-#: How often our tasks are retried where neither ``task_args`` nor any default_args say otherwise, and
+#: How often our tasks are retried where neither ``task_args`` nor any default_args say it.
 RETRIES = {"retries": 3}
-#: when, where they say nothing of it: half of their delays and half of ours would be neither.
+#: After how long they are retried where these say none of it: half of their delays and half of ours would be neither.
 RETRY_DELAYS = {
     "retry_delay": timedelta(seconds=10),
     "retry_exponential_backoff": 2,
