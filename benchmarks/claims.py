@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from shardbatch.consumer import Consumer, claim
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import Capabilities, Page, Verdict
 from shardbatch.core.position import Position
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import MAX_HASH_KEY, HashRange, Shard
 from shardbatch.landing.area import StagingArea
+from shardbatch.run import Consumer, claim
 from shardbatch.stores import open_store
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.stream import Stream, kinesis_client
-from shardbatch.consumer import SYSTEM_CLOCK, Consumer, claim, commit, freeze, land
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions, Policies, Sink
 from shardbatch.core.ports import Verdict
 from shardbatch.core.rows import Namespace
 from shardbatch.landing.area import StagingArea
+from shardbatch.run import SYSTEM_CLOCK, Consumer, claim, commit, freeze, land
 from shardbatch.sources.kinesis import KinesisSource
 from shardbatch.stores.sql import SQLStore
 

@@ -138,8 +138,8 @@ def columns_text() -> str:
 
 
 def extra_text() -> str:
-    from shardbatch.consumer import Committed
     from shardbatch.operators.commit import extra_of
+    from shardbatch.run import Committed
 
     rows = [(f"`{name}`", EXTRA[name]) for name in [*extra_of(Committed()), "mode"]]
     return _table(("key", "meaning"), rows)

@@ -15,7 +15,6 @@ from shardbatch.core.limits import ReadLimits
 from shardbatch.core.owner import MODES
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies, Sink
 from shardbatch.errors import ConfigurationError
-from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
@@ -24,6 +23,7 @@ from shardbatch.operators.commit import CommitOperator, ReportOperator
 from shardbatch.operators.end_record import is_given, record_ends
 from shardbatch.operators.freeze import FreezeOperator
 from shardbatch.operators.read import LABEL, ReadOperator
+from shardbatch.tasks.application import Application
 
 if TYPE_CHECKING:
     from airflow.sdk import XComArg

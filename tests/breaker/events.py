@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shardbatch.consumer import Committed, Consumer, send_event
+from shardbatch.run import Committed, Consumer, send_event
 
 if TYPE_CHECKING:
     from shardbatch.core.batch import Batch

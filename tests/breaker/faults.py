@@ -13,11 +13,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from shardbatch.consumer.hold import Held
 from shardbatch.core.ports import Page, Verdict
 from shardbatch.core.position import Position
 from shardbatch.core.rows import Key, Namespace, Row, Table
 from shardbatch.errors import OwnerUnknown, StagingError, StoreError, Throttled
+from shardbatch.run.hold import Held
 from shardbatch.stores.outcome import Unclear, Write
 from tests.breaker.process import Process
 from tests.breaker.truth import look

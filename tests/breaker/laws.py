@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from shardbatch.consumer import Committed
-from shardbatch.consumer.attempt import over
 from shardbatch.core.batch import DROPPED, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.rows import SHARD_LEASE, Key
 from shardbatch.core.slice import Slice
 from shardbatch.errors import NothingFinished
+from shardbatch.run import Committed
+from shardbatch.run.attempt import over
 from tests.breaker.books import Books
 from tests.breaker.lease_laws import LeaseLaws
 from tests.breaker.reader_laws import ReaderLaws

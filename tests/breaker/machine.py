@@ -76,7 +76,7 @@ class Breaker(Meetings):
     ) -> None:
         """A stream that may have been resharded already, and a run that is about to begin."""
         self.theme = theme
-        self._renewal = patch("shardbatch.consumer.land.Renewal", HandRenewal)
+        self._renewal = patch("shardbatch.run.land.Renewal", HandRenewal)
         self._renewal.start()
         plans = Plans(tape if theme in OUTPUTS else b"")
         self.world = World(self.store, namespace(), LATEST if latest else TRIM_HORIZON, shards, plans)

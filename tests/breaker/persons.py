@@ -7,12 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from shardbatch.consumer.accept_gap import accept_gap
-from shardbatch.consumer.drop import drop
-from shardbatch.consumer.park import park, unpark
-from shardbatch.consumer.release import release
-from shardbatch.consumer.reset import reset
-from shardbatch.consumer.set_aside import set_aside
+from shardbatch.control.accept_gap import accept_gap
+from shardbatch.control.drop import drop
+from shardbatch.control.park import park, unpark
+from shardbatch.control.release import release
+from shardbatch.control.reset import reset
+from shardbatch.control.set_aside import set_aside
 from shardbatch.core.batch import KEPT, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner, ResetHolder

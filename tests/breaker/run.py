@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardbatch.consumer import Claim, Committed, Frozen
 from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import Policies
+from shardbatch.run import Claim, Committed, Frozen
 
 FEW_RECORDS = ReadLimits(records=4, concurrency=1)
 #: State of a work, and the batch and attempt that it ended, unless it did nothing or a person marked it.

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardbatch.consumer import Consumer, Frozen, Turn, beat, begin, end
-from shardbatch.consumer.end_record import Ended, leave_end_record
 from shardbatch.core.batch import Batch
 from shardbatch.core.owner import Owner
 from shardbatch.errors import ShardbatchError, StoreError, WorkFailed
+from shardbatch.run import Consumer, Frozen, Turn, beat, begin, end
+from shardbatch.run.end_record import Ended, leave_end_record
 from tests.breaker.applications import Application
 from tests.breaker.plans import Kind
 from tests.breaker.process import Process

@@ -10,7 +10,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from shardbatch.consumer import Claim, Consumer, Frozen, Outcome, claim, commit, freeze, land
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
 from shardbatch.core.manifest import Manifest
@@ -20,6 +19,7 @@ from shardbatch.core.position import TRIM_HORIZON, Position
 from shardbatch.core.rows import BATCH, INTERVAL, Key, Namespace, Row, Table
 from shardbatch.core.start import Work
 from shardbatch.errors import LeaseLost, ProtocolError, ShardbatchError, WorkFailed
+from shardbatch.run import Claim, Consumer, Frozen, Outcome, claim, commit, freeze, land
 from tests.breaker.applications import Cluster
 from tests.breaker.events import Events
 from tests.breaker.faults import Broken, SteppedLanding, SteppedSource, SteppedStore, asked

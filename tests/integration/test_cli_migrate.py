@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shardbatch.consumer.status import status
+from shardbatch.control.status import status
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.owner import Owner

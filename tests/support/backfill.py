@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from shardbatch.consumer import Claim, Committed, Consumer, Frozen, claim, commit, freeze, land
-from shardbatch.consumer.action import Done
-from shardbatch.consumer.drop import drop
+from shardbatch.control.action import Done
+from shardbatch.control.drop import drop
 from shardbatch.core.batch import Batch
 from shardbatch.core.decision import Decision
 from shardbatch.core.interval import Interval
@@ -18,6 +17,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.position import Position
 from shardbatch.core.rows import TABLES
 from shardbatch.core.start import Work
+from shardbatch.run import Claim, Committed, Consumer, Frozen, claim, commit, freeze, land
 from tests.support.rig import Rig
 from tests.support.verbs import namespace, told
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from shardbatch.consumer.end_record import Ended, leave_end_record
-from shardbatch.consumer.settle import mark
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.manifest import Manifest, ShardSlice, digest, totals_of
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after
 from shardbatch.core.rows import Namespace
 from shardbatch.core.slice import Slice
 from shardbatch.core.start import EndRecord, Work, choose
+from shardbatch.run.end_record import Ended, leave_end_record
+from shardbatch.run.settle import mark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

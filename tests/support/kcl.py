@@ -7,7 +7,7 @@ import threading
 from dataclasses import replace
 from typing import Any
 
-from shardbatch.core.kcl import KclLease
+from shardbatch.kcl.lease import KclLease
 
 Item = dict[str, Any]
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardbatch.consumer import Frozen
 from shardbatch.core.shard import HashRange
 from shardbatch.local import StreamServer
+from shardbatch.run import Frozen
 from tests.integration.sources.kinesis_world import STREAM, World
 from tests.support.rig import Rig
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from shardbatch.consumer import Claim, Committed, Consumer, Frozen, Outcome, claim, commit, freeze, land
-from shardbatch.consumer.end_record import Ended, leave_end_record
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.decision import Decision
 from shardbatch.core.owner import Owner
@@ -22,6 +20,8 @@ from shardbatch.core.rows import BATCH, Namespace
 from shardbatch.core.start import Begun, EndRecord, Start, Work
 from shardbatch.landing.area import StagingArea
 from shardbatch.landing.layout import BEGUN, DONE, MARKERS, start_name, work_folder, works_folder
+from shardbatch.run import Claim, Committed, Consumer, Frozen, Outcome, claim, commit, freeze, land
+from shardbatch.run.end_record import Ended, leave_end_record
 from shardbatch.stores.memory import MemoryStore
 from tests.support.scripted import ScriptedStream
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shardbatch.consumer.action import Done
-from shardbatch.consumer.reset import reset
+from shardbatch.control.action import Done
+from shardbatch.control.reset import reset
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
 from shardbatch.core.ports import LeaseStore

@@ -18,16 +18,16 @@ from typing import Any, cast
 import pytest
 
 from scripts.environment import process_environment, python_path
-from shardbatch.consumer import Consumer, Frozen, claim, commit, freeze, land
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Verdict
 from shardbatch.core.rows import Namespace
 from shardbatch.core.start import Work
-from shardbatch.hooks.leftovers import LeftOvers
 from shardbatch.landing.area import StagingArea
+from shardbatch.run import Consumer, Frozen, claim, commit, freeze, land
 from shardbatch.stores.sql import SQLStore
+from shardbatch.submit.leftovers import LeftOvers
 from tests.support.committed import committed
 from tests.support.scripted import ScriptedStream
 from tests.support.spark_cluster import SMALL, SparkCluster, python_application, spark_cluster

@@ -57,7 +57,7 @@ def test_the_stores_import_without_airflow() -> None:
     imported_by(modules_of("stores"), refused="airflow")
 
 
-@pytest.mark.parametrize("part", ["errors", "core", "consumer"])
+@pytest.mark.parametrize("part", ["errors", "core", "run", "control"])
 def test_the_law_and_the_use_cases_import_the_standard_library_only(part: str) -> None:
     found = imported_by(modules_of(part), refused="airflow,pyarrow,sqlalchemy,boto3,botocore,msgspec,pyspark")
     assert found - set(sys.stdlib_module_names) <= {"shardbatch"}

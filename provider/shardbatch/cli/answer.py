@@ -12,7 +12,7 @@ from typing import Any
 from airflow.cli.simple_table import AirflowConsole
 
 from shardbatch.cli.tables import Table
-from shardbatch.consumer.status import ShardStatus, Status
+from shardbatch.control.status import ShardStatus, Status
 
 
 def show_rows(output: str, found: Sequence[Any], table: Table) -> None:

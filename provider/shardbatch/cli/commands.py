@@ -16,23 +16,23 @@ from typing import Any
 
 from shardbatch.cli import answer, tables
 from shardbatch.cli.opened import foreseen, landing_of, leases_named, named, now_ms, opened, opened_store, person
-from shardbatch.consumer import accept_gap as gaps
-from shardbatch.consumer import adopt_root as adoptions
-from shardbatch.consumer import applications as listing
-from shardbatch.consumer import drop as drops
-from shardbatch.consumer import forget_root as forgettings
-from shardbatch.consumer import import_kcl as imports
-from shardbatch.consumer import migrate as migrations
-from shardbatch.consumer import park as parks
-from shardbatch.consumer import release as releases
-from shardbatch.consumer import reset as resets
-from shardbatch.consumer import set_aside as asides
-from shardbatch.consumer import status as statuses
-from shardbatch.consumer import sum_markers as sums
-from shardbatch.consumer.action import Done
-from shardbatch.consumer.replay import find_committed
-from shardbatch.consumer.replay_run import note_replay, plan_replay
+from shardbatch.control import accept_gap as gaps
+from shardbatch.control import adopt_root as adoptions
+from shardbatch.control import applications as listing
+from shardbatch.control import drop as drops
+from shardbatch.control import forget_root as forgettings
+from shardbatch.control import migrate as migrations
+from shardbatch.control import park as parks
+from shardbatch.control import release as releases
+from shardbatch.control import reset as resets
+from shardbatch.control import set_aside as asides
+from shardbatch.control import status as statuses
+from shardbatch.control import sum_markers as sums
+from shardbatch.control.action import Done
+from shardbatch.control.replay_run import note_replay, plan_replay
 from shardbatch.errors import SlicesGone
+from shardbatch.kcl import take_over as imports
+from shardbatch.run.replay import find_committed
 
 LEFT = 3
 #: Of an application with hundreds of shards as many lines.
@@ -196,8 +196,8 @@ def replay(args: Arguments) -> None:
 
 def import_kcl(args: Arguments) -> None:
     """``airflow shardbatch import-kcl``"""
-    from shardbatch.hooks.kcl import kcl_leases
     from shardbatch.hooks.streams import KinesisStream
+    from shardbatch.kcl.connection import kcl_leases
 
     with foreseen(), contextlib.ExitStack() as stack:
         namespace = named(args)

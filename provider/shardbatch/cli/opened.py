@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shardbatch.consumer import applications as listing
+from shardbatch.control import applications as listing
 from shardbatch.core.ports import Landing, LeaseStore
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import ApplicationUnknown, ConfigurationError, ShardbatchError

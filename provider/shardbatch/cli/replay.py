@@ -9,7 +9,7 @@ from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError, ShardbatchError
 
 if TYPE_CHECKING:
-    from shardbatch.consumer.replay_run import ReplayRun
+    from shardbatch.control.replay_run import ReplayRun
     from shardbatch.core.batch import Batch
     from shardbatch.hooks.staging import Staging
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shardbatch.consumer.action import Done
-from shardbatch.consumer.applications import ApplicationStatus
-from shardbatch.consumer.batch_status import BatchStatus, IntervalsStatus, arrived
-from shardbatch.consumer.migrate import Migrated
-from shardbatch.consumer.replay_run import ReplayRun
-from shardbatch.consumer.status import OwnerStatus, ShardStatus, Status
+from shardbatch.control.action import Done
+from shardbatch.control.applications import ApplicationStatus
+from shardbatch.control.migrate import Migrated
+from shardbatch.control.replay_run import ReplayRun
+from shardbatch.control.status import OwnerStatus, ShardStatus, Status
 from shardbatch.core.owner import Owner
+from shardbatch.run.batch_status import BatchStatus, IntervalsStatus, arrived
 
 Table = list[dict[str, str]]
 

@@ -9,7 +9,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Callable, Protocol
 
 from shardbatch.core.decision import Decision
-from shardbatch.core.kcl import KclLease
 from shardbatch.core.position import Position
 from shardbatch.core.root_owner import Handover, Holder
 from shardbatch.core.rows import Columns, Key, Namespace, Row, Table
@@ -82,23 +81,6 @@ class LeaseStore(Protocol):
 
     def delete(self, seen: Row) -> bool:
         """Remove the row if the stored counter is still ``seen``'s; whether it was removed by this call."""
-        ...
-
-    def close(self) -> None:
-        """Give back connections."""
-
-
-class KclLeases(Protocol):
-    """A lease table of the Kinesis Client Library, which is only ever read."""
-
-    name: str
-
-    def leases(self) -> Sequence[KclLease]:
-        """All its leases, of whatever stream.
-
-        :raises ConfigurationError: if it is no such table.
-        :raises StoreError: if it cannot be asked.
-        """
         ...
 
     def close(self) -> None:

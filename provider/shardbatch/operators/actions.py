@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from shardbatch.errors import ConfigurationError, VerbRefused
-from shardbatch.hooks.actions import Actions
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
+from shardbatch.tasks.actions import Actions
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

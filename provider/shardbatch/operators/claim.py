@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
-from shardbatch.hooks.liveness import TASK_FINAL, instances, task_states
 from shardbatch.operators.come_back import ComesBack
+from shardbatch.tasks.liveness import TASK_FINAL, instances, task_states
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -11,16 +11,16 @@ from airflow.sdk import Asset, BaseOperator
 
 from shardbatch.core.start import Work
 from shardbatch.errors import GapFound, ShardbatchError, ShardsFailed, WorkFailed
-from shardbatch.hooks.asset_event import clearing_of, is_out
-from shardbatch.hooks.liveness import TASK_FINAL, task_states
 from shardbatch.operators.end_record import works_of
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.step import Step
+from shardbatch.tasks.asset_event import clearing_of, is_out
+from shardbatch.tasks.liveness import TASK_FINAL, task_states
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shardbatch.hooks.steps import Committed, Steps
+    from shardbatch.tasks.steps import Committed, Steps
 
 FAILED = frozenset({"failed", "upstream_failed"})
 #: Shards whose checkpoint stands in an event.

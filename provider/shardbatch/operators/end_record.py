@@ -15,12 +15,12 @@ from typing import Any, Protocol, runtime_checkable
 from airflow.sdk import XComArg
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
-from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import renderer
+from shardbatch.tasks.application import Application
 
 log = logging.getLogger("shardbatch")
 
@@ -171,7 +171,7 @@ class _Ending:
             raise
 
     def end(self, context: Any, *_: Any) -> None:
-        from shardbatch.hooks.end_record import leave_end_record
+        from shardbatch.tasks.end_record import leave_end_record
 
         ti, task = context["ti"], context["ti"].task
         bound = task.bound() if isinstance(task, Binds) else self._bound.get(str(ti.id))

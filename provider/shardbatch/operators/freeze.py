@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from shardbatch.errors import ReplayRefused
-from shardbatch.hooks.leftovers import LeftOvers, working_in
-from shardbatch.hooks.liveness import TASK_FINAL, instances, task_states
 from shardbatch.operators.come_back import ComesBack
 from shardbatch.operators.rendering import as_text
+from shardbatch.submit.leftovers import LeftOvers, working_in
+from shardbatch.tasks.liveness import TASK_FINAL, instances, task_states
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from shardbatch.core.batch import Batch
     from shardbatch.core.looks import Looks
-    from shardbatch.hooks.steps import Frozen
+    from shardbatch.tasks.steps import Frozen
 
 #: Shards that are named as waiting because of a gap; their number is given beside them.
 NAMED_SHARDS = 20

@@ -10,16 +10,16 @@ from airflow.sdk.exceptions import DagRunTriggerException
 
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
-from shardbatch.hooks.replay import order_replay
 from shardbatch.hooks.settings import chosen_leases
 from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
+from shardbatch.tasks.replay import order_replay
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shardbatch.hooks.replay import ReplayRun
+    from shardbatch.tasks.replay import ReplayRun
 
 
 class ReplayBatchOperator(RendersOnce):

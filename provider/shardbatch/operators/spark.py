@@ -12,15 +12,15 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from shardbatch.errors import ConfigurationError, JobFailed
-from shardbatch.hooks import spark, spark_process
-from shardbatch.hooks.attempt import Attempt, Heartbeat
-from shardbatch.hooks.consumer import Application
-from shardbatch.hooks.spark import Submission
-from shardbatch.hooks.spark_end import Worked, job_failed
-from shardbatch.hooks.spark_output import Output, listen
 from shardbatch.operators.end_record import Bound, record_ends, work_of
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import place, renderer
+from shardbatch.submit import applications, processes
+from shardbatch.submit.applications import Submission
+from shardbatch.submit.attempt import Attempt, Heartbeat
+from shardbatch.submit.end import Worked, job_failed
+from shardbatch.submit.output import Output, listen
+from shardbatch.tasks.application import Application
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -160,11 +160,11 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
 
     def _execute(self, context: Context) -> None:
         submission = self._submission_of(context)
-        self._connected_by = spark.require_connection(self._conn_id)
+        self._connected_by = applications.require_connection(self._conn_id)
         self._hook = None
         self._submission = submission
         self._bind_reconnection(submission)
-        spark.require_programs(self._get_hook())
+        applications.require_programs(self._get_hook())
         consumer = self.batch_of.rendered(renderer(self, context))
         attempt = Attempt.of(consumer, context, submission.batch_id, submission.attempt, submission.work)
         try:
@@ -193,7 +193,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
                 super().execute(context)
             self._close_attempt()
         except BaseException as error:
-            if self._hook is not None and not spark.process_over(self._hook):
+            if self._hook is not None and not applications.process_over(self._hook):
                 self._stop_application()
             if self._known_to_be_over(context):
                 self._close_attempt()
@@ -212,7 +212,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             return
         self._asked_to_end = True
         self._stop_application()
-        if spark.process_over(self._hook) and not spark.cluster_mode(self._hook):
+        if applications.process_over(self._hook) and not applications.cluster_mode(self._hook):
             self._close_attempt()
 
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
@@ -224,9 +224,9 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
     def _get_hook(self) -> SparkSubmitHook:
         hook = super()._get_hook()
         if self._connected_by is not None:
-            spark.require_master(hook, self._connected_by)
+            applications.require_master(hook, self._connected_by)
         if self._submission is not None:
-            spark.equip(hook, self._submission)
+            applications.equip(hook, self._submission)
             self._output = listen(hook)
         return hook
 
@@ -262,49 +262,49 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
     def _earlier(self, context: Context, attempt: Attempt) -> str | None:
         """What this try goes on with, an earlier try's application at its cluster; any other one is ended."""
         mine = attempt.work
-        for _, gone in spark_process.end_left_over(attempt.batch_id, attempt.attempt, lambda work: work == mine):
+        for _, gone in processes.end_left_over(attempt.batch_id, attempt.attempt, lambda work: work == mine):
             did = "Ended" if gone else "Could not end"
             self.log.info("%s a spark-submit that an earlier try or attempt of this task had left behind.", did)
         earlier = attempt.earlier_application()
         if earlier is None:
             return None
         hook, memory = self._get_hook(), context.get("task_state_store")
-        resumed = spark.resumed_as(hook, earlier.name) if earlier.of_this_attempt and self.durable else None
+        resumed = applications.resumed_as(hook, earlier.name) if earlier.of_this_attempt and self.durable else None
         if resumed is not None and memory is not None:
             # The try may have died before it wrote the id down itself, which it does only after spark-submit has ended.
             if not memory.get(self.external_id_key):
                 memory.set(self.external_id_key, resumed)
             return earlier.name
         if not earlier.ended or earlier.name.startswith("client:"):  # there, what runs is looked at in any case
-            self.log.info("%s", spark.end_application(earlier.name, attempt.batch_id, hook).said)
+            self.log.info("%s", applications.end_application(earlier.name, attempt.batch_id, hook).said)
         return None
 
-    def end_recorded(self, application: str, batch_id: str) -> spark.Ending:
+    def end_recorded(self, application: str, batch_id: str) -> applications.Ending:
         """End an application of this task that stands on a batch row, for a task that opens the next attempt."""
-        return spark.end_application(application, batch_id, SparkSubmitOperator._get_hook(self))
+        return applications.end_application(application, batch_id, SparkSubmitOperator._get_hook(self))
 
     def _application_reference(self) -> str | None:
-        started = spark.application_reference(self._hook) if self._hook is not None else None
+        started = applications.application_reference(self._hook) if self._hook is not None else None
         return started or self._goes_on
 
     def _stop_application(self) -> None:
         """End what the hook started, with the processes below it."""
         if self._hook is None:
             return
-        below = spark.processes_below(self._hook)
+        below = applications.processes_below(self._hook)
         super().on_kill()
-        spark_process.end_all(below)
-        spark.await_process(self._hook)
+        processes.end_all(below)
+        applications.await_process(self._hook)
 
     def _known_to_be_over(self, context: Context) -> bool:
         """Whether the application has ended for certain; if not, its attempt stays open until its grace has passed."""
         hook, reference = self._hook, self._application_reference()
-        if hook is None or reference is None or not spark.cluster_mode(hook):
-            return hook is None or spark.process_over(hook)
-        if not spark.process_over(hook) or reference.startswith("client:"):
+        if hook is None or reference is None or not applications.cluster_mode(hook):
+            return hook is None or applications.process_over(hook)
+        if not applications.process_over(hook) or reference.startswith("client:"):
             return False
         if hook._should_track_driver_status:
-            return hook._driver_status in spark.DRIVER_OVER
+            return hook._driver_status in applications.DRIVER_OVER
         try:
             return not self.is_job_active(self.get_job_status(reference.partition(":")[2], context))
         except Exception as error:  # noqa: BLE001 - not knowing is an answer: the attempt stays open

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.errors import ConfigurationError
-from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
+from shardbatch.tasks.application import Application
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shardbatch.hooks.steps import Steps
+    from shardbatch.tasks.steps import Steps
 
 
 class Step(RendersOnce):

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from shardbatch.consumer.release import release
+from shardbatch.control.release import release
 from shardbatch.core.rows import SHARD_LEASE, Namespace
 from shardbatch.local import Options, StreamServer
 from shardbatch.stores.sql import SQLStore

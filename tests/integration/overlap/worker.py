@@ -18,11 +18,11 @@ from typing import Any
 
 import boto3
 
-from shardbatch.consumer import Claim, Frozen, Outcome, hold, land
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Clock, Verdict
 from shardbatch.errors import ShardbatchError
+from shardbatch.run import Claim, Frozen, Outcome, hold, land
 from shardbatch.sources.kinesis import KinesisSource
 from shardbatch.stores.sql import SQLStore
 from tests.support.rig import Rig

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from shardbatch.consumer import Frozen
-from shardbatch.consumer.migrate import Migrated, migrate
-from shardbatch.consumer.status import status
+from shardbatch.control.migrate import Migrated, migrate
+from shardbatch.control.status import status
 from shardbatch.core import batch as batches
 from shardbatch.core.application import Application
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.rows import APPLICATION, BATCH, SHARD_LEASE, TABLES, Key, Namespace
 from shardbatch.core.start import Start
 from shardbatch.errors import ConfigurationError, StoreError, StoreNotFound, UnsupportedSchema
+from shardbatch.run import Frozen
 from shardbatch.stores.memory import Memory, MemoryStore
 from shardbatch.stores.sql import SQLStore
 from tests.contract.stores import backends

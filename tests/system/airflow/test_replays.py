@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shardbatch.consumer.status import status
+from shardbatch.control.status import status
 from shardbatch.core.rows import BATCH, Key, Namespace
 from shardbatch.stores.sql import SQLStore
 from tests.support.airflow_instance import Deployment

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from shardbatch.consumer import Frozen
+    from shardbatch.run import Frozen
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

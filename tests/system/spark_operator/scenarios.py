@@ -25,20 +25,20 @@ from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from scripts.environment import QUICK_JAVA
-from shardbatch.consumer import Consumer, Frozen, beat, claim, freeze, land
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Verdict
 from shardbatch.core.rows import Namespace
-from shardbatch.hooks import spark_process
 from shardbatch.hooks.leases import SQLLeases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
 from shardbatch.landing.area import StagingArea
 from shardbatch.operators.spark import SparkSubmitBatchOperator
+from shardbatch.run import Consumer, Frozen, beat, claim, freeze, land
 from shardbatch.stores.sql import SQLStore
+from shardbatch.submit import processes
 from tests.support.scripted import ScriptedStream
 
 FOLDER = Path(sys.argv[1])
@@ -132,8 +132,8 @@ class Scene:
         def watch() -> None:
             deadline = time.monotonic() + 240
             while time.monotonic() < deadline:
-                process = spark_process.parse(self.row().application[1] or "")
-                if process and any(runs_the_job(child) for child in spark_process.family(process[1])[1:]):
+                process = processes.parse(self.row().application[1] or "")
+                if process and any(runs_the_job(child) for child in processes.family(process[1])[1:]):
                     return act(process[1])
                 time.sleep(0.2)
             return None
@@ -188,7 +188,7 @@ def in_a_dag_run() -> dict[str, Any]:
             words = [sys.executable, "-c", "import time; time.sleep(600)", "spark-submit", "--conf", marked]
             older.append(subprocess.Popen(words))
             batch_id = cast("str", frozen.batch_id)
-            beat(scene.consumer, scene.owner, batch_id, 1, spark_process.reference(older[0].pid))
+            beat(scene.consumer, scene.owner, batch_id, 1, processes.reference(older[0].pid))
             frozen = scene.freeze(run_id)
             return {name: getattr(frozen, name) for name in OUTPUTS}
 
@@ -251,7 +251,7 @@ def lost_while_it_runs() -> dict[str, Any]:
     family: list[psutil.Process] = []
 
     def rob(pid: int) -> None:
-        family.extend(spark_process.family(pid))
+        family.extend(processes.family(pid))
         scene.change(lambda batch: batches.adopt(batch, "another/owner"))
 
     thread = scene.when_running(rob)
@@ -270,7 +270,7 @@ def killed() -> dict[str, Any]:
     before = signal.signal(signal.SIGTERM, lambda number, frame: operator.on_kill())
 
     def kill(pid: int) -> None:
-        family.extend(spark_process.family(pid))
+        family.extend(processes.family(pid))
         os.kill(os.getpid(), signal.SIGTERM)
 
     thread = scene.when_running(kill)

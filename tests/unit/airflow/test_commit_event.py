@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from airflow.sdk import Asset
 
-from shardbatch.consumer import Committed
-from shardbatch.hooks import asset_event
-from shardbatch.hooks.asset_event import clearing_of, is_out
 from shardbatch.operators.commit import extra_of
+from shardbatch.run import Committed
+from shardbatch.tasks import asset_event
+from shardbatch.tasks.asset_event import clearing_of, is_out
 
 SENT_MS = 1_800_000_000_000
 DAY_MS = 86_400_000

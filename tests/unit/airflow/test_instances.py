@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
-from shardbatch.hooks.liveness import instances
+from shardbatch.tasks.liveness import instances
 
 
 def test_the_instances_of_mapped_tasks_are_skipped_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import Verdict
 from shardbatch.errors import OwnerUnknown
-from shardbatch.hooks.liveness import liveness
+from shardbatch.tasks.liveness import liveness
 
 
 class Answers:

@@ -15,8 +15,6 @@ from airflow.sdk.exceptions import AirflowFailException
 
 import shardbatch
 from shardbatch import KinesisStream, ParkBatchOperator, ReplayBatchOperator, ResetOperator, SQLLeases, Staging
-from shardbatch.hooks import actions, end_record
-from shardbatch.hooks.consumer import Application
 from shardbatch.hooks.names import namespace_of
 from shardbatch.operators import replay
 from shardbatch.operators.claim import ClaimOperator
@@ -24,6 +22,8 @@ from shardbatch.operators.commit import CommitOperator
 from shardbatch.operators.end_record import record_end
 from shardbatch.operators.freeze import FreezeOperator
 from shardbatch.operators.read import ReadOperator
+from shardbatch.tasks import actions, end_record
+from shardbatch.tasks.application import Application
 
 EVIL = "{{ 7*7 }}"
 ASKED: dict[str, Any] = {

@@ -13,8 +13,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException
 
 from shardbatch import KinesisStream, ReplayBatchOperator, SQLLeases
-from shardbatch.consumer.replay_run import note_replay, plan_replay
-from shardbatch.consumer.status import status
+from shardbatch.control.replay_run import note_replay, plan_replay
+from shardbatch.control.status import status
 from shardbatch.core.batch import KEPT, BatchState, Start
 from shardbatch.core.rows import TABLES
 from shardbatch.errors import ConfigurationError, ReplayRefused

@@ -13,7 +13,7 @@ from airflow.sdk import ParamsDict
 from shardbatch import ClaimOptions, ReadLimits, batch_params
 from shardbatch.core.interval import Interval
 from shardbatch.errors import ConfigurationError
-from shardbatch.hooks.run import request_of
+from shardbatch.tasks.run_request import request_of
 
 T0 = datetime(2026, 11, 28, tzinfo=UTC)
 T0_MS = round(T0.timestamp() * 1000)

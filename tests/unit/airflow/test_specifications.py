@@ -20,8 +20,8 @@ from shardbatch.core.position import LATEST, TRIM_HORIZON, at_timestamp
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks import settings
 from shardbatch.hooks.connections import aws_client, connection, sql_target
-from shardbatch.hooks.kcl import kcl_leases
 from shardbatch.hooks.staging import s3_file_system
+from shardbatch.kcl.connection import kcl_leases
 from shardbatch.local import StreamServer
 from shardbatch.stores import open_store
 from tests.support.aggregates import FIXTURE
@@ -348,7 +348,7 @@ from shardbatch import DynamoDBLeases, KinesisStream, ReadLimits, Staging, Strea
 with DAG("d", params=batch_params("b")):
     with StreamBatch("b", app_name="a", stream=KinesisStream("s"), leases=DynamoDBLeases("t"), staging=Staging("/x")):
         task(lambda: None, task_id="work")()
-heavy = "boto3 botocore pyarrow sqlalchemy pyspark pandas msgspec airflow.providers.amazon shardbatch.consumer"
+heavy = "boto3 botocore pyarrow sqlalchemy pyspark pandas msgspec airflow.providers.amazon shardbatch.run shardbatch.control"
 print(*[name for name in heavy.split() if name in set(sys.modules) - before])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)

@@ -19,9 +19,9 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from shardbatch import KinesisStream, Policies, SQLLeases, Staging, StreamBatch, errors
 from shardbatch.core.start import Work
-from shardbatch.hooks import steps as hooked
 from shardbatch.operators import commit as commits
 from shardbatch.operators.commit import CommitOperator
+from shardbatch.tasks import steps as hooked
 from tests.support.scripted import ScriptedStream
 
 WORK = "orders.work"
@@ -279,7 +279,7 @@ def test_the_event_of_a_commit_that_died_after_its_decision_is_made_by_the_next_
     runs.states["r1"] = {WORK: "success"}
     with monkeypatch.context() as patch:
         if dies_at == "decision":
-            patch.setattr(import_module("shardbatch.consumer.commit"), "mark", dying)
+            patch.setattr(import_module("shardbatch.run.commit"), "mark", dying)
         with pytest.raises(SystemExit):
             runs.execute("r1", "commit", dies_at=dies_at)
     assert runs.events == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardbatch.consumer.applications import applications, meant, nearest
+from shardbatch.control.applications import applications, meant, nearest
 from shardbatch.core.application import Application
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.rows import Namespace

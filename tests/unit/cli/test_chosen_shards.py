@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shardbatch.consumer.status import STATES, ShardStatus, choose, shards, status
+from shardbatch.control.status import STATES, ShardStatus, choose, shards, status
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
 from shardbatch.core.position import TRIM_HORIZON

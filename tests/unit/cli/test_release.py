@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from shardbatch.consumer.action import Done
-from shardbatch.consumer.release import release
+from shardbatch.control.action import Done
+from shardbatch.control.release import release
 from shardbatch.core import batch as batch_rows
 from shardbatch.core import lease as lease_rows
 from shardbatch.core.application import Application

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from shardbatch.cli import tables
-from shardbatch.consumer.status import batches, shards, status
+from shardbatch.control.status import batches, shards, status
 from shardbatch.core.application import Application, Group
 from shardbatch.core.batch import BatchState
 from shardbatch.core.lease import Lease

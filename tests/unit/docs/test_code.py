@@ -23,10 +23,10 @@ import yaml
 
 import shardbatch
 import shardbatch.spark
-from shardbatch.consumer.batch_status import BatchStatus, IntervalsStatus
-from shardbatch.consumer.status import Status
+from shardbatch.control.status import Status
 from shardbatch.landing.batch import LandedBatch
 from shardbatch.local import StreamServer
+from shardbatch.run.batch_status import BatchStatus, IntervalsStatus
 from shardbatch.spark import SparkBatch
 from tests.support.pages import DOCS, ROOT, Block, blocks
 from tests.support.pages import PAGES as ALL

@@ -16,7 +16,7 @@ with DAG("ask", schedule=None):
     @task(retries=0)
     def verdicts(dag_run: object = None) -> dict[str, str]:
         from shardbatch.errors import OwnerUnknown
-        from shardbatch.hooks.liveness import liveness
+        from shardbatch.tasks.liveness import liveness
 
         ask = liveness("here")
         found = {}

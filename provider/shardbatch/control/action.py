@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person does to rows: previewed, written by compare-and-set, and noted with who, when and why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar, cast
+
+from shardbatch.core.application import Application
+from shardbatch.core.batch import Batch
+from shardbatch.core.lease import Lease
+from shardbatch.core.ports import Landing, Liveness, Verdict
+from shardbatch.core.rows import BATCH
+from shardbatch.errors import ConfigurationError
+from shardbatch.run.consumer import Rows
+
+#: Tries against an owner that writes at the same time.
+TRIES = 20
+
+Changed = TypeVar("Changed", Lease, Batch)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of one row.
+
+    ``kind`` is ``lease``, ``batch`` or ``application``. ``result`` is ``would …`` in a preview, then what was done;
+    ``already`` if there was nothing to do any more; ``left``, with ``why``. ``effect`` says what follows from it.
+    """
+
+    kind: str
+    name: str
+    owner: str
+    result: str
+    why: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True)
+class Stays:
+    """Why a row is not changed; ``already`` if it is as it was to become."""
+
+    why: str
+    already: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Action(Rows):
+    """One call of a verb.
+
+    ``verb`` and ``past`` are its words (``park``, ``parked``). ``liveness`` says whether an owner is over, where
+    somebody can be asked; ``force`` goes on although one is not. ``landing`` reaches staging, where it is at hand.
+    """
+
+    verb: str
+    past: str
+    actor: str
+    reason: str
+    dry_run: bool = True
+    liveness: Liveness | None = None
+    force: bool = False
+    landing: Landing | None = None
+
+    def begin(self) -> Application:
+        """The application's row.
+
+        :raises ConfigurationError: if there is no such application, or the reason is empty and this is no preview.
+        """
+        self.require_reason()
+        return self.expect_application()
+
+    def require_reason(self) -> None:
+        """See that the action has a reason, unless it is a preview.
+
+        :raises ConfigurationError: if it has none.
+        """
+        if not self.reason.strip() and not self.dry_run:
+            raise ConfigurationError(
+                "To {} something needs a reason.".format(self.verb), remedy="Say why; it is kept on the rows."
+            )
+
+    def at_batch(self, batch_id: str) -> tuple[Action, Batch]:
+        """The same action in the scope of a batch, and the batch's row.
+
+        If no scope was given, and the live application has no such batch, those of interval runs are looked through.
+
+        :raises ConfigurationError: if there is no such batch, or the reason is empty and this is no preview.
+        """
+        self.require_reason()
+        known = self.application()  # an interval may have been read where the live application never was
+        row = self.batch(batch_id)
+        if row is None and not self.scope:
+            found = self.store.list(BATCH, self.namespace, None, batch_id=batch_id)
+            row = next(cast("Iterator[Batch]", found), None)
+        if row is None and known is None:
+            self.expect_application()
+        row = row or self.expect_batch(batch_id)
+        return replace(self, scope=row.scope), row
+
+    def expect_batch(self, batch_id: str) -> Batch:
+        """The row of a batch.
+
+        :raises ConfigurationError: if it is not there.
+        """
+        row = self.batch(batch_id)
+        if row is None:
+            raise ConfigurationError(
+                "There is no batch {!r} in {}.".format(batch_id, self.namespace),
+                remedy="'airflow shardbatch batches' lists them.",
+            )
+        return row
+
+    def expect_lease(self, shard_id: str) -> Lease:
+        """The lease of a shard.
+
+        :raises ConfigurationError: if it is not there.
+        """
+        row = self.lease(shard_id)
+        if row is None:
+            raise ConfigurationError(
+                "Shard {!r} has no lease in {}.".format(shard_id, self.namespace),
+                remedy="'airflow shardbatch shards' lists them.",
+            )
+        return row
+
+    def note(self, what: str = "") -> str:
+        """Who did it, when and why, as it stands on the rows."""
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.now_ms() / 1000))
+        done = "{} {}".format(self.past, what).strip()
+        return "{} {} {}: {}".format(when, self.actor, done, self.reason.strip())
+
+    def record(self, what: str) -> None:
+        """Note it on the application's row, if it has one, before anything is changed.
+
+        :raises ConfigurationError: if the action has no reason and is no preview.
+        """
+        self.require_reason()
+        row = self.application()
+        while row is not None and not self.dry_run and not self.store.replace(row, row.acted(self.note(what))):
+            row = self.application()
+
+    def over(self, owner: str | None) -> bool | None:
+        """Whether an owner is over; ``None`` if nobody can tell.
+
+        :raises OwnerUnknown: if the question fails.
+        """
+        if not owner:
+            return True
+        verdict = self.liveness(owner) if self.liveness is not None else Verdict.FOREIGN
+        return {Verdict.OVER: True, Verdict.ACTIVE: False}.get(verdict)
+
+    def change(
+        self,
+        seen: Changed,
+        stays: Callable[[Changed], Stays | None],
+        make: Callable[[Changed], Changed],
+        effect: Callable[[Changed], str] = lambda row: "",
+    ) -> tuple[Done, Changed]:
+        """Change one row by compare-and-set, unless it ``stays``; what became of it, and the row then."""
+        current = seen
+        for _ in range(TRIES):
+            reason = stays(current)
+            if reason is not None:
+                return self.told(seen, "already" if reason.already else "left", reason.why), current
+            if self.dry_run:
+                return self.told(seen, "would " + self.verb, effect=effect(current)), current
+            changed = make(current)
+            if self.store.replace(current, changed):
+                return self.told(seen, self.past, effect=effect(current)), changed
+            found = cast("Changed | None", self.store.get(seen.key))
+            if found is None:
+                return self.told(seen, "left", "its row is gone"), current
+            current = found
+        return self.told(seen, "left", "its owner is alive and writes all the time"), current
+
+    def told(self, row: Lease | Batch, result: str, why: str = "", effect: str = "") -> Done:
+        """An answer about a row."""
+        if isinstance(row, Lease):
+            return Done("lease", row.shard_id, row.lease_owner or "", result, why, effect)
+        return Done("batch", row.batch_id, row.owner, result, why, effect)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Park and unpark: a batch waits for a person, its shards with it, and all others go on (PROTOCOL B5)."""
+
+from __future__ import annotations
+
+from shardbatch.control.action import Action, Done, Stays
+from shardbatch.core import batch as batches
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.ports import LeaseStore
+from shardbatch.core.rows import Namespace
+
+#: Why a batch that is over is neither parked nor resumed.
+OVER = {BatchState.COMMITTED: "it is committed", BatchState.VOID: "it was discarded"}
+
+
+def park(
+    store: LeaseStore,
+    namespace: Namespace,
+    batch_id: str,
+    *,
+    actor: str,
+    reason: str,
+    scope: str = "",
+    dry_run: bool = True,
+) -> tuple[Done, ...]:
+    """Make a frozen batch wait for ``unpark``. Its leases stay stamped, so its shards wait and order holds.
+
+    The run that works on it ends with ``BatchParked`` and commits nothing.
+
+    :param scope: that of an interval run's batch, default: wherever the batch is found.
+    :param dry_run: only say what would be done (default).
+    :raises ConfigurationError: if application or batch is not there, or the reason is empty.
+    """
+    action = Action(
+        namespace=namespace, store=store, scope=scope, verb="park", past="parked",
+        actor=actor, reason=reason, dry_run=dry_run,
+    )  # fmt: skip
+    return _turn(action, batch_id, BatchState.FROZEN, BatchState.PARKED)
+
+
+def unpark(
+    store: LeaseStore,
+    namespace: Namespace,
+    batch_id: str,
+    *,
+    actor: str,
+    reason: str,
+    scope: str = "",
+    dry_run: bool = True,
+) -> tuple[Done, ...]:
+    """Resume a parked batch: its owner goes on with it, or the next run takes it over if that owner is over.
+
+    ``max_attempts`` counts anew from here on.
+
+    :param scope: that of an interval run's batch, default: wherever the batch is found.
+    :param dry_run: only say what would be done (default).
+    :raises ConfigurationError: if application or batch is not there, or the reason is empty.
+    """
+    action = Action(
+        namespace=namespace, store=store, scope=scope, verb="unpark", past="unparked",
+        actor=actor, reason=reason, dry_run=dry_run,
+    )  # fmt: skip
+    return _turn(action, batch_id, BatchState.PARKED, BatchState.FROZEN)
+
+
+def _turn(action: Action, batch_id: str, before: BatchState, after: BatchState) -> tuple[Done, ...]:
+    action, batch = action.at_batch(batch_id)
+    make = batches.park if after is BatchState.PARKED else batches.unpark
+
+    def stays(row: Batch) -> Stays | None:
+        if row.state is before:
+            return None
+        if row.state is after:
+            return Stays("it is {} already".format(after.value), already=True)
+        return Stays(OVER[row.state])
+
+    def effect(row: Batch) -> str:
+        shards = len(action.leases(batch_id=row.batch_id))
+        if after is BatchState.PARKED:
+            return "its {} shards wait, all others go on".format(shards)
+        who = "its owner goes on with it, or the next run once that is over" if row.owner else "the next run takes it"
+        return "{}; {} shards wait for it".format(who, shards)
+
+    if stays(batch) is None:
+        action.record("batch {}".format(batch_id))
+    return (action.change(batch, stays, lambda row: make(row, action.note()), effect)[0],)

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a DAG run does, over the ports: claim, land, freeze, commit, and the turn of an attempt."""
+
+from shardbatch.run.attempt import Ended, Turn, beat, begin, end, nothing_ended
+from shardbatch.run.claim import Claim, Outcome, claim
+from shardbatch.run.commit import Committed, commit, send_event
+from shardbatch.run.consumer import SYSTEM_CLOCK, Consumer
+from shardbatch.run.end_reading import end_reading
+from shardbatch.run.freeze import Frozen, freeze
+from shardbatch.run.land import Landed, land
+
+__all__ = [
+    "SYSTEM_CLOCK",
+    "Claim",
+    "Committed",
+    "Consumer",
+    "Ended",
+    "Frozen",
+    "Landed",
+    "Outcome",
+    "Turn",
+    "beat",
+    "begin",
+    "claim",
+    "commit",
+    "end",
+    "end_reading",
+    "freeze",
+    "land",
+    "nothing_ended",
+    "send_event",
+]

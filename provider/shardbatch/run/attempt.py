@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attempts of a batch: opening, the turn of the work task, its heartbeat and its end (PROTOCOL D2, D3, B7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from shardbatch.core import batch as batches
+from shardbatch.core.batch import DROPPED, Batch, BatchState
+from shardbatch.core.owner import Owner
+from shardbatch.core.rows import BATCH
+from shardbatch.errors import AttemptAlive, BatchParked, LeaseLost, ProtocolError
+from shardbatch.run.consumer import Consumer
+
+#: Ends the recorded applications of a batch's latest attempt; true if all that it started is known to have ended.
+Ended = Callable[[Batch], bool]
+
+
+def nothing_ended(batch: Batch) -> bool:
+    """Ends nothing, so that the attempt is waited for."""
+    return False
+
+
+class Turn(StrEnum):
+    """``RUN``: do the work. ``ALREADY_COMMITTED``: this attempt is decided already; do nothing and succeed."""
+
+    RUN = "run"
+    ALREADY_COMMITTED = "already_committed"
+
+
+def expect_batch(consumer: Consumer, batch_id: str) -> Batch:
+    """The row of a batch that must be there.
+
+    :raises LeaseLost: if it is not.
+    """
+    batch = consumer.batch(batch_id)
+    if batch is None:
+        raise LeaseLost("Batch {} has no row any more.".format(batch_id))
+    return batch
+
+
+def begin(consumer: Consumer, owner: Owner, batch_id: str, attempt: int) -> Turn:
+    """Whether the work of this attempt may start.
+
+    :raises LeaseLost: if the batch is another owner's, or was discarded.
+    :raises BatchParked: if it waits for a person.
+    """
+    batch = expect_batch(consumer, batch_id)
+    live = batch.state in (BatchState.FROZEN, BatchState.COMMITTED)
+    if live and batch.owner == str(owner) and attempt > batch.decided:
+        return Turn.RUN
+    if batch.state is BatchState.COMMITTED and attempt <= batch.decided:
+        return Turn.ALREADY_COMMITTED
+    raise lost(batch)
+
+
+def beat(
+    consumer: Consumer, owner: Owner, batch_id: str, attempt: int, application: str | None, work: str = ""
+) -> None:
+    """Show that the attempt is alive, and keep the id of the application that works for a task.
+
+    :raises LeaseLost: if the batch is not this owner's any more, or a newer attempt was opened.
+    :raises BatchParked: if it waits for a person.
+    """
+
+    def change(batch: Batch) -> Batch:
+        require_held(owner, batch)
+        if batch.attempt != attempt:
+            raise LeaseLost(
+                "Attempt {} of batch {} is not the latest: {} was opened.".format(attempt, batch_id, batch.attempt),
+                remedy="Nothing is lost: the run that has the batch does its work in the newer attempt.",
+            )
+        return batches.heartbeat(batch, consumer.now_ms(), application, work)
+
+    write(consumer, batch_id, change)
+
+
+def end(consumer: Consumer, batch_id: str, attempt: int) -> None:
+    """The work of this attempt has ended, its application with it; the next attempt need not wait."""
+
+    def change(batch: Batch) -> Batch:
+        return batch if batch.attempt_closed >= attempt else batches.close_attempt(batch, attempt)
+
+    write(consumer, batch_id, change)
+
+
+def write(consumer: Consumer, batch_id: str, change: Callable[[Batch], Batch]) -> Batch:
+    """Change a batch row by compare-and-set until it holds; the row then."""
+    while True:
+        batch = expect_batch(consumer, batch_id)
+        changed = change(batch)
+        if changed is batch or consumer.store.replace(batch, changed):
+            return changed
+
+
+def lost(batch: Batch) -> ProtocolError:
+    """The error of a batch that its caller may not work on: who has it, or that it waits for a person."""
+    if batch.state is BatchState.PARKED:
+        return BatchParked("Batch {} is parked: {}.".format(batch.batch_id, batch.note))
+    if batch.state is BatchState.VOID:
+        return LeaseLost(
+            "Batch {} was given up: {}.".format(batch.batch_id, batch.note or "its freeze was taken for dead"),
+            remedy="Nothing is lost: what it held is frozen, or read, again by the next run, or by this one once it is "
+            "cleared whole.",
+        )
+    return LeaseLost(
+        "Batch {} is {} and belongs to {}.".format(batch.batch_id, batch.state.value, batch.owner or "nobody")
+    )
+
+
+def open_next(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended = nothing_ended, claim: str = "") -> Batch:
+    """Open the next attempt of a frozen or committed batch of this owner, once the one before is over.
+
+    :param ended: ends what the attempt before has left behind; whether it is over now.
+    :param claim: the claim behind which it is opened, empty if that is not known.
+    :raises AttemptAlive: if the one before shows life.
+    :raises LeaseLost: if the batch went to another owner meanwhile.
+    :raises BatchParked: if it waits for a person.
+    """
+    current = batch
+    while True:
+        require_held(owner, current)  # also before anything is ended: it may be the rightful owner's by now
+        if not ended(current):
+            current = wait_for_end(consumer, current)
+            require_held(owner, current)
+        opened = batches.open_attempt(current, consumer.now_ms(), claim)
+        if consumer.store.replace(current, opened):
+            consumer.landing.note_attempt(opened.namespace, opened.batch_id, opened.attempt)
+            return opened
+        current = expect_batch(consumer, current.batch_id)
+
+
+def require_held(owner: Owner, batch: Batch) -> None:
+    """See that this owner may work on a batch: it has it, and the batch is frozen or committed.
+
+    :raises LeaseLost: if not.
+    :raises BatchParked: if it waits for a person.
+    """
+    if batch.owner != str(owner) or batch.state not in (BatchState.FROZEN, BatchState.COMMITTED):
+        raise lost(batch)
+
+
+def require_never_frozen(consumer: Consumer, claim: str) -> None:
+    """See that no batch was frozen behind this claim. Where its run has none now, it went to another, or was given up.
+
+    :raises LeaseLost: if one was.
+    """
+    for batch in consumer.store.list(BATCH, consumer.namespace, consumer.scope):
+        if isinstance(batch, Batch) and claim in batch.claims:
+            raise lost(batch)
+
+
+def over(batch: Batch) -> bool:
+    """Whether the row alone says that its latest attempt has ended: it was closed, or has no application of its own.
+
+    A drop opens an attempt, to decide that there is no output (B11), and waits for nobody: behind that the last attempt
+    with an application counts, which may live on without a task.
+    """
+    recorded = batch.application[0]
+    if batch.set_aside == DROPPED and batch.decided == batch.attempt:
+        return batch.attempt_closed >= recorded
+    return batch.attempt_closed >= batch.attempt or recorded != batch.attempt
+
+
+def wait_for_end(consumer: Consumer, batch: Batch) -> Batch:
+    """Wait until the latest attempt is over: closed, or seen from here without a sign of life for ``attempt_grace``."""
+    grace = consumer.options.attempt_grace.total_seconds()
+    current, since = batch, consumer.clock.monotonic()
+    limit = since + 3 * grace
+    while not over(current):
+        now = consumer.clock.monotonic()
+        if now - since >= grace:
+            consumer.say("Attempt {} of {} shows no life; going on.".format(current.attempt, current.batch_id))
+            return current
+        if now >= limit:
+            raise AttemptAlive(
+                "Attempt {} of batch {} is alive as {}.".format(current.attempt, current.batch_id, current.attempt_ref)
+            )
+        consumer.clock.sleep(min(5.0, max(grace / 20, 0.05)))
+        found = expect_batch(consumer, batch.batch_id)
+        if found.row_count != current.row_count:
+            current, since = found, consumer.clock.monotonic()
+    return current

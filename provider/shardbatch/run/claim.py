@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claim: what a run works on (PROTOCOL D6, E, F).
+
+The own unfinished batch first, then the own committed one (a replay), then a frozen batch of an owner that is over,
+else leases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shardbatch.core import batch as batches
+from shardbatch.core import lease as leases
+from shardbatch.core.application import Application
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.lease import Lease
+from shardbatch.core.looks import Looks
+from shardbatch.core.owner import Owner
+from shardbatch.core.planner import Plan, ReadGroup, fair_share, label, plan, spread
+from shardbatch.core.ports import Verdict
+from shardbatch.errors import BatchParked, Starving
+from shardbatch.run.batch_status import utc
+from shardbatch.run.consumer import Consumer, Verdicts
+from shardbatch.run.enrol import add_rows, enrol
+from shardbatch.run.expiry import warn_of_expiry
+from shardbatch.run.instants import reached
+from shardbatch.run.listing import find_parents, list_shards, named
+from shardbatch.run.maintenance import compact
+from shardbatch.run.replay import look
+from shardbatch.run.settle import Stamped, read_batches, settle
+from shardbatch.run.staging_place import require_batch_here, require_folder, require_slices_here
+from shardbatch.run.watch import abandoned, described, stood_still, untaken, waiting_ms
+
+#: How often a claim looks again when others take what it chose just before it does.
+MOST_LOOKS = 4
+
+
+class Outcome(StrEnum):
+    """What a claim found to do."""
+
+    LEASES = "leases"
+    OWN_BATCH = "own_batch"
+    REPLAY = "replay"
+    ADOPTED = "adopted"
+    NOTHING = "nothing"
+    HELD = "held"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The answer of a claim: read groups for new records, or the batch that this run finishes instead."""
+
+    outcome: Outcome
+    groups: tuple[ReadGroup, ...] = ()
+    batch_id: str | None = None
+    shards: int = 0
+    held: tuple[str, ...] = ()
+
+
+def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim:
+    """Find this run's work.
+
+    A claim that raises :class:`LookAgain` has taken nothing in that pass. Its next pass is another try of its owner.
+
+    :param looks: for a caller that can come back: what earlier passes saw. Default: it stays until it knows.
+    :raises LookAgain: if it has to see whether rows of others stand still, and its caller can come back.
+    :raises OwnerUnknown: if nothing can be taken, and Airflow cannot say whether an owner is over.
+    :raises Starving: if nothing can be taken and records have waited for longer than ``stuck_after``.
+    :raises SourceError: if nothing of an interval can be taken that is not read yet.
+    :raises StreamRecreated: if the stream under this name is another one.
+    :raises ApplicationTaken: if another group claims this application, and this one does not say that it shares.
+    :raises ImportUnfinished: if leases of KCL are being taken over into this application.
+    :raises BatchParked: if this run's own batch waits for a person.
+    :raises ReplayRefused: if the batch that this run was told to replay is not committed, or its owner is at work.
+    :raises SlicesGone: if files of that batch are not in staging any more.
+    :raises StagingMissing: if the staging folder is not there, and this application has rows.
+    :raises StagingMoved: if slices or batches that are not done stand in another staging folder than this run's.
+    :raises UnsupportedSchema: if the application's rows are not of this version.
+    """
+    me = str(owner)
+    consumer.store.prepare()
+    consumer.require_version()
+    require_folder(consumer)
+    if consumer.replay is not None:
+        return Claim(Outcome.REPLAY, batch_id=look(consumer, owner, consumer.replay).batch_id)
+    application = enrol(consumer, owner)
+    verdicts = Verdicts(consumer, me)
+    rows = consumer.leases()
+    stamped = read_batches(consumer, rows)
+    held = unfinished(consumer, me, verdicts, stamped) or _adopt_gone(
+        consumer, me, verdicts, stamped, application, looks
+    )
+    if held is not None:
+        return held
+    rows = settle(consumer, rows, stamped, me, lambda lease: verdicts(lease.lease_owner or "") is Verdict.OVER)
+    # Before the listing: what that lacks of the children of a shard whose instant has come was born after it.
+    places = [application.start_position, *(row.checkpoint for row in rows if not row.completed)]
+    reached_ms = reached(consumer, places)
+    listing, orphaned = find_parents(consumer, list_shards(consumer), rows)
+    listed = {shard.shard_id for shard in listing}
+    rows = add_rows(consumer, listing, rows, application, orphaned, reached_ms)
+    warn_of_expiry(consumer, application, rows)
+    for _ in range(MOST_LOOKS):
+        found = _plan(consumer, me, verdicts, rows, listed, orphaned, stamped, application, looks, reached_ms)
+        groups = _take(consumer, me, found)
+        if groups or not found.takeable:
+            break
+        rows = consumer.leases()  # another claim took all that this one chose: what it left may be free
+        stamped = read_batches(consumer, rows)
+    compact(consumer, rows, listed, application)
+    _tell_ahead(consumer, found, application, reached_ms)
+    if groups:
+        shards = sum(len(members) for members in groups.values())
+        tasks = tuple(ReadGroup(name, label(name, members)) for name, members in sorted(groups.items()))
+        consumer.say("Claimed {} shards in {} read tasks.".format(shards, len(tasks)))
+        return Claim(Outcome.LEASES, tasks, shards=shards)
+    gone = _adopt_gone(consumer, me, verdicts, stamped, application, looks, nothing_else=True)
+    if gone is None and verdicts.unknown is not None:
+        raise verdicts.unknown  # there is nothing else, and it may be free
+    return gone or _nothing(consumer, found, stamped)
+
+
+def unfinished(consumer: Consumer, me: str, verdicts: Verdicts, stamped: Stamped) -> Claim | None:
+    """The batch that this run has to finish before anything new, if there is one."""
+    frozen = [batch for batch in stamped.values() if batch is not None and batch.state is BatchState.FROZEN]
+    for batch in sorted(frozen, key=lambda item: item.batch_id):
+        if batch.owner == me:
+            if _parked(consumer, batch):
+                raise BatchParked("Batch {} of this run is {}.".format(batch.batch_id, _note(batch)))
+            require_batch_here(consumer, batch)
+            consumer.say("This run goes on with its own batch {}.".format(batch.batch_id))
+            return Claim(Outcome.OWN_BATCH, batch_id=batch.batch_id)
+    own = [batch for batch in consumer.batches_of(me) if batch.state is not BatchState.VOID]
+    if own and own[-1].state is BatchState.COMMITTED:
+        consumer.say("This run has committed batch {}: a replay, no new records.".format(own[-1].batch_id))
+        return Claim(Outcome.REPLAY, batch_id=own[-1].batch_id)
+    if own and own[-1].state is BatchState.PARKED:
+        raise BatchParked("Batch {} of this run is parked: {}.".format(own[-1].batch_id, own[-1].note))
+    for batch in sorted(frozen, key=lambda item: item.batch_id):
+        if batch.owner == me or verdicts(batch.owner) is not Verdict.OVER or _parked(consumer, batch):
+            continue
+        if adopted := _adopt_over(consumer, me, batch):
+            return adopted
+    return None
+
+
+def _adopt_over(consumer: Consumer, me: str, batch: Batch) -> Claim | None:
+    """Adopt a batch of a run that is over, also while a task which that run has left behind beats and moves its row."""
+    current: Batch | None = batch
+    while current is not None and current.state is BatchState.FROZEN and current.owner == batch.owner:
+        if adopted := _adopt(consumer, me, current):
+            return adopted
+        current = consumer.batch(batch.batch_id)
+    return None
+
+
+def _adopt(consumer: Consumer, me: str, batch: Batch) -> Claim | None:
+    require_batch_here(consumer, batch)
+    if not consumer.store.replace(batch, batches.adopt(batch, me)):
+        return None
+    consumer.say("Adopted batch {} of {}, which is over.".format(batch.batch_id, batch.owner or "nobody"))
+    return Claim(Outcome.ADOPTED, batch_id=batch.batch_id)
+
+
+def _adopt_gone(
+    consumer: Consumer,
+    me: str,
+    verdicts: Verdicts,
+    stamped: Stamped,
+    application: Application,
+    looks: Looks | None,
+    *,
+    nothing_else: bool = False,
+) -> Claim | None:
+    """A frozen batch of a run that this Airflow has no more, once its row has stood still (PROTOCOL E, B3).
+
+    One of another deployment waits for a person.
+    """
+    frozen = [batch for batch in stamped.values() if batch is not None and batch.state is BatchState.FROZEN]
+    gone = [batch for batch in frozen if verdicts(batch.owner) is Verdict.GONE]
+    for batch in abandoned(consumer, gone, application, all_of_them=nothing_else, looks=looks):
+        if not _parked(consumer, batch) and (adopted := _adopt(consumer, me, batch)):
+            return adopted
+    return None
+
+
+def _parked(consumer: Consumer, batch: Batch) -> bool:
+    limit = consumer.policies.max_attempts
+    if limit is None or batch.attempt - batch.unparked < limit:
+        return False
+    note = _note(batch)
+    if consumer.store.replace(batch, batches.park(batch, note)):
+        consumer.warn("Batch {} is {}. {}".format(batch.batch_id, note, BatchParked.remedy))
+    return True
+
+
+def _note(batch: Batch) -> str:
+    return "parked by policy after {} attempts".format(batch.attempt - batch.unparked)
+
+
+def _plan(
+    consumer: Consumer,
+    me: str,
+    verdicts: Verdicts,
+    rows: list[Lease],
+    listed: set[str],
+    orphaned: frozenset[str],
+    stamped: Stamped,
+    application: Application,
+    looks: Looks | None,
+    reached_ms: int,
+) -> Plan:
+    dead: set[str] = set()
+
+    def may_take(lease: Lease) -> bool:
+        return lease.shard_id in dead or verdicts(lease.lease_owner or "") is Verdict.OVER
+
+    found = plan(rows, listed, may_take, me, orphaned, reached_ms, now_ms=consumer.now_ms())
+    foreign = [
+        lease
+        for lease in found.held
+        if not _decidable(lease, stamped) and verdicts(lease.lease_owner or "") in (Verdict.FOREIGN, Verdict.GONE)
+    ]
+    dead.update(stood_still(consumer, foreign, application, all_of_them=not found.takeable, looks=looks))
+    if not dead:
+        return found
+    rows[:] = settle(consumer, rows, stamped, me, lambda lease: lease.shard_id in dead)
+    return plan(rows, listed, may_take, me, orphaned, reached_ms, now_ms=consumer.now_ms())
+
+
+def _decidable(lease: Lease, stamped: Stamped) -> bool:
+    """Whether it is stamped by a batch that may yet be decided: then that row is the one to watch (E)."""
+    batch = stamped.get(lease.batch_id) if lease.batch_id is not None else None
+    return batch is not None and batch.state is not BatchState.VOID
+
+
+def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
+    """Write the owner and the read group on the rows of the plan; a lost race leaves the shard to the winner."""
+    chosen = found.takeable[: _most(consumer, me, found)]
+    require_slices_here(consumer, chosen)
+    taken: dict[str, list[str]] = {}
+    changes: list[tuple[Lease, Lease]] = []
+    now_ms = consumer.now_ms()
+    for group, members in spread(chosen, consumer.options.read_tasks, consumer.limits.concurrency, me).items():
+        for lease in members:
+            if lease.lease_owner == me and lease.read_group == group:
+                taken.setdefault(group, []).append(lease.shard_id)
+            else:
+                changes.append((lease, leases.take(lease, me, group, now_ms)))
+    lost: list[str] = []
+    for (lease, new), written in zip(changes, consumer.store.replace_many(changes), strict=True):
+        place = taken.setdefault(str(new.read_group), []) if written else lost
+        place.append(lease.shard_id)
+    if lost:
+        consumer.say("{} shards went to another run: {}.".format(len(lost), named(lost)))
+    return taken
+
+
+def _most(consumer: Consumer, me: str, found: Plan) -> int:
+    """How many leases this run takes: its share beside other groups that read, and not more than ``max_shards``."""
+    free = len(found.takeable)
+    if consumer.interval is not None:
+        return free
+    share = min(free, fair_share(found, me))
+    if share < free:
+        consumer.say(
+            "Leaving {} of {} free shards to the groups that share the application and are reading.".format(
+                free - share, free
+            )
+        )
+    return min(share, consumer.options.max_shards or share)
+
+
+def _tell_ahead(consumer: Consumer, found: Plan, application: Application, reached_ms: int) -> None:
+    """Say what is not read yet because it begins at an instant that the stream's clock has not reached."""
+    text = "{} to be read from {} on, which the stream's clock has not reached: until then nothing is read of {}."
+    if found.ahead:
+        first = min(lease.checkpoint.timestamp_ms or 0 for lease in found.ahead)
+        shards = named([lease.shard_id for lease in found.ahead])
+        consumer.say(text.format("{} are".format(shards), utc(first), "them"))
+    elif application.start_position.ahead_of(reached_ms):
+        consumer.say(text.format("The application is", utc(application.start_position.timestamp_ms or 0), "the stream"))
+
+
+def _nothing(consumer: Consumer, found: Plan, stamped: Stamped) -> Claim:
+    if consumer.interval is not None and (found.takeable or found.held or found.waiting):
+        raise untaken(consumer, found, stamped)
+    if not found.held and not found.takeable:
+        consumer.say("Nothing new: every known shard is completed, or waits for its parents or its instant.")
+        return Claim(Outcome.NOTHING)
+    held = tuple(described(consumer, lease, stamped) for lease in found.held)
+    held += tuple("{} went to another run just now".format(lease.shard_id) for lease in found.takeable)
+    for line in held[:20]:
+        consumer.say("Held: {}".format(line))
+    waited = waiting_ms(consumer, found.held)
+    stuck_after_ms = consumer.options.stuck_after.total_seconds() * 1000
+    if waited is not None and waited > stuck_after_ms:
+        raise Starving(
+            "All {} open shards of {} are held by others and records have waited for {:.0f} s: {}.".format(
+                len(held), consumer.namespace, waited / 1000, "; ".join(held[:3])
+            )
+        )
+    return Claim(Outcome.HELD, held=held)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commit: one decision for the whole batch, then its markers, then its leases (PROTOCOL B4, B8, D4, I, L5, L7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from shardbatch.core import batch as batches
+from shardbatch.core import lease as leases
+from shardbatch.core.batch import DUE, Batch, BatchState
+from shardbatch.core.lease import Lease
+from shardbatch.core.owner import Owner
+from shardbatch.core.start import Work
+from shardbatch.errors import NothingFinished
+from shardbatch.run.attempt import expect_batch, lost
+from shardbatch.run.choice import choose_starts
+from shardbatch.run.consumer import Consumer
+from shardbatch.run.intervals import how_to_read
+from shardbatch.run.settle import mark, roll_forward, roots_of
+
+#: Shards whose new checkpoint is named in an answer; the manifest has them all.
+NAMED_POSITIONS = 20
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a commit found or did: ``newly`` decided by this call, or a replay's start recorded by it (``replayed``)."""
+
+    batch_id: str | None = None
+    manifest_uri: str | None = None
+    newly: bool = False
+    replayed: bool = False
+    attempt: int = 0
+    decided: int = 0
+    records: int = 0
+    bytes: int = 0
+    gaps: int = 0
+    dropped: int = 0
+    shards: int = 0
+    completed: int = 0
+    lag_ms: int | None = None
+    positions: dict[str, str] = field(default_factory=dict)
+    note: str | None = None
+
+
+def commit(
+    consumer: Consumer, owner: Owner, batch_id: str | None, attempt: int = 0, *, works: Sequence[Work] = ()
+) -> Committed:
+    """Commit the batch that freeze handed to this run, bound to its attempt.
+
+    :param works: the task instances of the block that ended as a success; what others left does not count.
+    :raises LeaseLost: if the batch is another owner's, or discarded; nothing was changed.
+    :raises BatchParked: if it waits for a person.
+    :raises NothingFinished: if no start counts, or it is not known which; nothing was changed.
+    :raises StagingError: if a root that is to be told cannot be reached; nothing was changed.
+    :raises OutputTaken: if such a root belongs to another application; nothing was changed.
+    :raises UnsupportedSchema: if the application's rows are not of this version.
+    """
+    me = str(owner)
+    consumer.require_version()
+    if batch_id is None:
+        _release(consumer, me)
+        return Committed()
+    batch, newly, replayed = _decide(consumer, me, batch_id, attempt, works)
+    mark(consumer.landing, batch)
+    moved = roll_forward(consumer, batch, consumer.leases(batch_id=batch_id))
+    _release(consumer, me)
+    answer = _answer(batch, moved, newly=newly, replayed=replayed, attempt=attempt)
+    consumer.say(_summary(answer))
+    _say_how_to_read(consumer, batch)
+    for root in roots_of(consumer.landing, batch):
+        consumer.landing.outputs.sum_if_due(root)
+    return answer
+
+
+def _decide(
+    consumer: Consumer, me: str, batch_id: str, attempt: int, works: Sequence[Work]
+) -> tuple[Batch, bool, bool]:
+    """The batch as decided, whether by this call, and whether this call recorded a replay."""
+    while True:
+        batch = expect_batch(consumer, batch_id)
+        if batch.state is BatchState.FROZEN and batch.owner == me:
+            chosen = choose_starts(consumer, batch, attempt, works)
+            changed = batches.decide(
+                batch, chosen.starts, attempt, consumer.now_ms(), chosen.note, roots=chosen.roots, number=chosen.number
+            )
+            if consumer.store.replace(batch, changed):
+                return changed, True, False
+        elif batch.state is BatchState.COMMITTED:
+            if attempt <= batch.decided:
+                _refuse_set_aside(batch, attempt)
+                return batch, False, False
+            if batch.owner != me:
+                raise lost(batch)
+            chosen = choose_starts(consumer, batch, attempt, works)
+            if chosen.same:
+                return batch, False, False
+            changed = batches.redecide(
+                batch, chosen.starts, attempt, chosen.note, roots=chosen.roots, number=chosen.number
+            )
+            if consumer.store.replace(batch, changed):
+                return changed, False, True
+        else:
+            raise lost(batch)
+
+
+def _refuse_set_aside(batch: Batch, attempt: int) -> None:
+    if batch.records and batch.set_aside is not None:
+        raise NothingFinished(
+            "Batch {} was set aside; attempt {} is not recorded.".format(batch.batch_id, attempt),
+            remedy="Clear the work of its run: an attempt that is opened later gives it output.",
+        )
+
+
+def _release(consumer: Consumer, me: str) -> None:
+    """L7: what this owner holds and nobody stamped is free again; tidiness only. Side leases are deleted (H)."""
+    if consumer.interval is not None:
+        for lease in consumer.leases():
+            if lease.batch_id is None:
+                consumer.store.delete(lease)
+        return
+    held = [lease for lease in consumer.leases(lease_owner=me) if lease.batch_id is None]
+    consumer.store.replace_many([(lease, leases.release(lease, consumer.now_ms())) for lease in held])
+
+
+def _answer(batch: Batch, moved: list[Lease], *, newly: bool, replayed: bool, attempt: int) -> Committed:
+    lags = [lease.millis_behind_latest for lease in moved if lease.millis_behind_latest is not None]
+    named = sorted(moved, key=lambda lease: lease.shard_id)[:NAMED_POSITIONS]
+    return Committed(
+        batch_id=batch.batch_id,
+        manifest_uri=batch.manifest_uri,
+        newly=newly,
+        replayed=replayed,
+        attempt=attempt,
+        decided=batch.decided,
+        records=batch.records,
+        bytes=batch.bytes,
+        gaps=batch.gaps,
+        dropped=batch.dropped,
+        shards=len(moved),
+        completed=sum(lease.completed for lease in moved),
+        lag_ms=max(lags) if lags else None,
+        positions={lease.shard_id: str(lease.checkpoint) for lease in named},
+        note=batch.note,
+    )
+
+
+def send_event(consumer: Consumer, owner: Owner, batch_id: str, clearing: str, is_out: Callable[[int], bool]) -> bool:
+    """B12: whether the event of a committed batch goes out with the success of this try of a commit.
+
+    It does while no commit came to send it, or one did in this clearing: that try did not end well, else there were no
+    later one. Of one in another clearing ``is_out`` tells, by the time at which it came to send it. Only the batch's
+    owner sends it, so of the tries that see it unsent Airflow takes the success of one.
+
+    :raises LeaseLost: if the batch has no row any more.
+    """
+    while True:
+        batch = expect_batch(consumer, batch_id)
+        if batch.state is not BatchState.COMMITTED:
+            continue  # it is, so that answer was an old one
+        if batch.owner != str(owner) or batch.event is None:
+            return False
+        if batch.event not in (DUE, clearing) and is_out(batch.event_ms or 0):
+            return False
+        if consumer.store.replace(batch, batches.send_event(batch, clearing, consumer.now_ms())):
+            return True
+
+
+def _say_how_to_read(consumer: Consumer, batch: Batch) -> None:
+    """An interval's output is not among what live readers see, so the log has the call that reads it."""
+    if batch.interval is None or batch.joins or not batch.records:
+        return
+    for root in roots_of(consumer.landing, batch):
+        consumer.say("Readers see this interval by {}.".format(how_to_read(root, batch)))
+
+
+def _summary(answer: Committed) -> str:
+    if answer.newly:
+        what = "Committed batch {}: {} records, {} checkpoints moved, {} shards completed."
+        return what.format(answer.batch_id, answer.records, answer.shards, answer.completed)
+    if answer.replayed:
+        return "Recorded attempt {} of batch {}; no checkpoint moves.".format(answer.decided, answer.batch_id)
+    return "Batch {} was committed before; nothing to do.".format(answer.batch_id)

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the answers of a shard follow on one another without a hole, and the gaps where they do not.
+
+A stream says nothing of records that expired: an answer begins at the oldest record that is left. Only the first answer
+of a read shows what is missing, because only there the record at the place is asked for too. So an answer that comes
+too late after the one before is not believed: the read is begun anew at the place reached, and its first answer is
+compared. What stands still may be the machine, a shard's turn, a landing, the service. A page that continues an answer
+was made with it, however late it is taken: the next answer is measured against the question of the whole one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+
+from shardbatch.core.expiry import LEAST_RETENTION_MS, Kept, born_after, looked, tip_seen
+from shardbatch.core.lease import Lease
+from shardbatch.core.ports import Page
+from shardbatch.core.position import Kind
+from shardbatch.core.slice import Gap
+from shardbatch.run.consumer import Consumer
+
+#: Milliseconds between two answers after which a read asks what is still in the stream: more than its own pauses (pace,
+#: patience, one landed page), and few beside the hours that a record lives: what expires unseen between two answers
+#: that are closer was at the very end of its retention.
+STANDSTILL_MS = 60_000
+#: After so many a read is begun anew in any case. A place between two records is an iterator, which lives for so long:
+#: nothing is lost by it. And no answer that is believed is older than clocks may differ.
+LONGEST_MS = 300_000
+EXPIRED = "records expired before they were read"
+LEFT = "the shard left the stream before its end was read"
+
+
+class Continuity:
+    """The trail of one read of one shard. ``gaps`` are those of its slice, the lease's skipped ones first. ``seen_ms``
+    is the latest instant at which the answer just given was surely true.
+
+    Instants are the worker's; the time that went by is the larger of what its two clocks say, since the monotonic one
+    stands still while a machine sleeps and the other one may be set back.
+    """
+
+    def __init__(self, consumer: Consumer, lease: Lease, kept: Callable[[], Kept]) -> None:
+        self._consumer = consumer
+        self._lease = lease
+        self._kept = kept
+        self._place = lease.checkpoint
+        self._arrival_ms = lease.checkpoint_arrival_ms
+        self._look_ms: int | None = None
+        self._found: list[Gap] = []
+        self._begins = True
+        self._mono = consumer.clock.monotonic()
+        self.now_ms = self._asked_at = self._made_at = consumer.now_ms()
+        self._asked_ms = self._made_ms = self.seen_ms = self.now_ms
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """All gaps so far, in the order of their places."""
+        return (*self._lease.skipped, *self._found)
+
+    def pages(self) -> Iterator[Page]:
+        """The pages from the checkpoint on; answers of which nobody can be sure that they follow are asked for anew."""
+        pages = self._read()
+        while True:
+            self._asked_ms, self._asked_at = self._consumer.now_ms(), self._tick()
+            page = next(pages, None)
+            if page is None:
+                return
+            if self._doubtful(page):
+                if isinstance(pages, Generator):
+                    pages.close()
+                pages = self._read()
+                continue
+            self._follow(page)
+            yield page
+
+    def look(self) -> int:
+        """When the answer just given saw the tip: it was not made before it was asked for. After a standstill it may
+        have waited here for all that time, so the answer before it counts."""
+        self._look_ms = self.seen_ms
+        return self.seen_ms
+
+    def _read(self) -> Iterator[Page]:
+        self._begins = True
+        self._made_ms, self._made_at = self._consumer.now_ms(), self._tick()
+        return self._consumer.source.read(self._lease.shard_id, self._place)
+
+    def _tick(self) -> int:
+        """The time now, which never runs back."""
+        mono = self._consumer.clock.monotonic()
+        self.now_ms = max(self._consumer.now_ms(), self.now_ms + int((mono - self._mono) * 1000))
+        self._mono = mono
+        return self.now_ms
+
+    def _doubtful(self, page: Page) -> bool:
+        """Whether records may have expired between the answer before and this one, which does not show it. What begins
+        a read is compared whenever it comes: else a stretch without records might be begun anew for ever."""
+        now = self._tick()
+        if self._begins or page.continues or not _tells(page):
+            return False
+        stood = now - self._made_at
+        return stood > LONGEST_MS or (stood > STANDSTILL_MS and not self._all_since(self._read_up_to(now), now))
+
+    def _follow(self, page: Page) -> None:
+        if not _tells(page):
+            return
+        now, rows = self.now_ms, page.records.num_rows
+        if not page.continues:
+            self.seen_ms = self._made_ms if now - self._made_at > STANDSTILL_MS else self._asked_ms
+            # At the earliest: it may have waited to arrive.
+            self._made_ms, self._made_at = self._asked_ms, self._asked_at
+        first = page.records.column("sequence_number")[0].as_py() if rows else None
+        arrivals = page.records.column("arrival_time").drop_null()
+        arrival = arrivals[0].value // 1000 if len(arrivals) else None
+        if first is not None and self._found and self._found[-1].first_available is None:
+            self._found[-1] = _closed(self._found[-1], first, arrival)  # seen while nothing was left, or none yet
+        if self._left(page, now) or (self._lost(page, now, arrival) and not self._open(first)):
+            self._add(Gap(self._place, first, self._from_ms(now), arrival, LEFT if page.gone else EXPIRED))
+        self._begins &= not (rows or page.millis_behind_latest == 0 or page.ended)
+        self._place = page.next
+        if len(arrivals):
+            self._arrival_ms = arrivals[-1].value // 1000
+
+    def _left(self, page: Page, now: int) -> bool:
+        """Whether the shard left the stream with records that are wanted. It had none if the instant from which it is
+        to be read lay ahead when that was said, and the stream has all since then: it closed before."""
+        instant, said_ms = self._place.timestamp_ms, self._lease.caught_up_ms
+        ahead = instant is not None and said_ms is not None and instant > said_ms
+        return page.gone and not (ahead and self._all_since(instant, now))
+
+    def _lost(self, page: Page, now: int, arrival: int | None) -> bool:
+        """Whether the first answer of a read shows that records expired, or leaves it open where there is no record at
+        the place that could show it."""
+        begins, interval = self._begins and not self._place.exact, self._consumer.interval
+        if not page.checkpoint_gone and not begins:
+            return False
+        if begins and interval is not None and arrival is not None and arrival < interval.from_ms:
+            return False  # what is older than the interval is there
+        if begins and interval is None and self._look_ms is None and self._lease.caught_up_ms is None:
+            return False  # a row of version 1, which does not say since when the shard is known
+        return not self._all_since(self._seen(now), now)
+
+    def _all_since(self, since_ms: int | None, now: int) -> bool:
+        if since_ms is None:
+            return False
+        return now - since_ms < LEAST_RETENTION_MS or self._kept().all_since(since_ms, now)
+
+    def _seen(self, now: int) -> int | None:
+        """When nothing of it was unread, as far as is known: a look at its tip, or what was read of its parents. What
+        is older than its start is not wanted."""
+        consumer, lease, place = self._consumer, self._lease, self._place
+        known = [self._look_ms]
+        if consumer.interval is not None:
+            known.append(consumer.interval.from_ms)
+        elif place.exact:
+            known.append(tip_seen(lease, now))
+        if not place.exact:
+            known.append(looked(lease.caught_up_ms, now) if consumer.interval is None else None)
+            born = born_after(lease, consumer.lease, now)
+            known += [born.ms if born else None, place.timestamp_ms if place.kind is Kind.AT_TIMESTAMP else None]
+        return max((ms for ms in known if ms is not None), default=None)
+
+    def _read_up_to(self, now: int) -> int | None:
+        """Since when unread records arrived: the last record that was read, or the last look."""
+        return max((ms for ms in (self._seen(now), self._arrival_ms) if ms is not None), default=None)
+
+    def _from_ms(self, now: int) -> int | None:
+        """When the first of what is lost arrived, at the earliest: with the last record that was read before it."""
+        return self._arrival_ms if self._arrival_ms is not None else self._seen(now) or None
+
+    def _open(self, first: str | None) -> bool:
+        """Whether a gap was told already at the place that is still crossed without a record."""
+        return first is None and bool(self._found) and self._found[-1].after == self._place
+
+    def _add(self, gap: Gap) -> None:
+        if self._found and self._found[-1].after == gap.after:
+            self._found.pop()  # seen once more
+        self._found.append(gap := _closed(gap, gap.first_available, gap.to_ms))
+        self._consumer.warn(
+            "GAP in shard {} after {}: {}; first available is {}.".format(
+                self._lease.shard_id, gap.after, gap.reason, gap.first_available
+            )
+        )
+
+
+def _tells(page: Page) -> bool:
+    """Whether a page is an answer: a call that was refused shows as a page of nothing and of unknown lag."""
+    return page.records.num_rows > 0 or page.millis_behind_latest is not None or page.ended
+
+
+def _closed(gap: Gap, first: str | None, arrival: int | None) -> Gap:
+    """A gap up to a record; its times do not run backwards, although arrival times may."""
+    ends = arrival if arrival is None or gap.from_ms is None else max(arrival, gap.from_ms)
+    return replace(gap, first_available=first, to_ms=ends)

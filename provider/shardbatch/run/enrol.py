@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The application's own row, and rows for shards that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardbatch.core import lease as leases
+from shardbatch.core.application import Application, Group
+from shardbatch.core.beginnings import beginnings
+from shardbatch.core.expiry import kept_today, unseen_since
+from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS, Interval
+from shardbatch.core.lease import Lease
+from shardbatch.core.owner import Owner
+from shardbatch.core.planner import unknown_shards
+from shardbatch.core.policies import GapPolicy
+from shardbatch.core.position import at_timestamp
+from shardbatch.core.shard import Shard
+from shardbatch.errors import (
+    ApplicationTaken,
+    ConfigurationError,
+    GapFound,
+    ImportUnfinished,
+    LeaseLost,
+    StreamRecreated,
+)
+from shardbatch.run.consumer import Consumer, first_count
+from shardbatch.run.instants import clock_there
+from shardbatch.run.listing import named, tell_missed
+
+
+def enrol(consumer: Consumer, owner: Owner) -> Application:
+    """The application's row: made at the first claim, where its start is resolved once and for all; else checked.
+
+    :raises StreamRecreated: if the stream is another one than the checkpoints belong to.
+    :raises ApplicationTaken: if another group claims here, and this one does not say that it shares.
+    :raises ImportUnfinished: if leases of KCL are being taken over into it.
+    :raises UnsupportedSchema: if a later version wrote the rows.
+    """
+    identity = consumer.source.identity()
+    if consumer.interval is not None:
+        return _beside(consumer, consumer.application(), identity, consumer.interval)
+    retention_ms = consumer.source.retention_ms()
+    duration_ms = int(consumer.options.lease_duration.total_seconds() * 1000)
+    group = Group(consumer.deployment, owner.dag_id, owner.group_id, duration_ms)
+    for _ in range(8):
+        row = consumer.application()
+        if row is None:
+            start = consumer.source.resolve(consumer.start)
+            fresh = Application(consumer.namespace, identity, start, first_count()).joined(group)
+            fresh = fresh.keeping(retention_ms, consumer.now_ms())
+            if consumer.store.create(fresh):
+                consumer.say("First claim of {}: reading from {}.".format(consumer.namespace, start))
+                return fresh
+            continue
+        check(row, identity)
+        if row.importing is not None:
+            raise ImportUnfinished("Nothing of {} can be claimed: {}.".format(consumer.namespace, row.importing))
+        other = row.stranger(group)
+        if other is not None and not consumer.options.shared:
+            raise ApplicationTaken("{} is claimed by {}, not by {}.".format(consumer.namespace, other, group))
+        changed = row.retention_ms != retention_ms
+        if group in row.claimed_by and not changed:
+            return row
+        joined = row.joined(group)
+        if changed:
+            joined = joined.keeping(retention_ms, clock_there(consumer))
+        if consumer.store.replace(row, joined):
+            return joined
+    raise LeaseLost("The row of {} is being changed by others all the while.".format(consumer.namespace))
+
+
+def _beside(consumer: Consumer, live: Application | None, identity: str, interval: Interval) -> Application:
+    """What an interval run goes by: never written, so that it decides nothing for the live application."""
+    if live is not None:
+        check(live, identity)
+    retention, now = consumer.source.retention_ms(), clock_there(consumer)
+    if interval.to_ms - now > CLOCKS_APART_MS:
+        raise ConfigurationError(
+            f"The interval is not over for another {(interval.to_ms - now) // 1000} s.",
+            remedy="Start the run after its end, or give an earlier 'to'.",
+        )
+    settled_ms = interval.to_ms + MARGIN_MS  # a record may be put after its end that is stamped before it
+    if settled_ms > now:
+        consumer.clock.sleep((settled_ms - now) / 1000)  # what is at the tip before that is not all of it
+    bound = kept_today(live, retention).gone_before(max(now, settled_ms))
+    if bound is not None and interval.from_ms < bound:
+        before_s = (bound - interval.from_ms) // 1000
+        message = f"The interval begins {before_s} s before the stream's retention, the shortest since."
+        if consumer.policies.gap is GapPolicy.FAIL:
+            raise GapFound(message, remedy='Begin later, or accept what is left with policy=Policies(gap="record").')
+        consumer.warn(message)
+    return Application(consumer.namespace, identity, at_timestamp(interval.begin_ms), 0)
+
+
+def check(row: Application, identity: str) -> None:
+    """See that this stream is the one of the rows."""
+    if row.stream_id != identity:
+        raise StreamRecreated(
+            "The stream of {} is {}, but its checkpoints belong to {}.".format(row.namespace, identity, row.stream_id)
+        )
+
+
+def add_rows(
+    consumer: Consumer,
+    listing: Sequence[Shard],
+    rows: list[Lease],
+    application: Application,
+    orphaned: frozenset[str] = frozenset(),
+    reached_ms: int | None = None,
+) -> list[Lease]:
+    """All leases, with a new one for every listed shard that had none, but for the ``orphaned``, which wait.
+
+    A child of a shard that had a row begins at its oldest record; every other at the application's start. While that
+    lies ahead of the stream's clock, which has come to ``reached_ms``, such a shard gets no row: until then the stream
+    may be resharded, and what is a root now be gone, or not be one any more.
+    """
+    unknown = unknown_shards(listing, rows, orphaned)
+    if not unknown:
+        return rows
+    start, known = application.start_position, {lease.shard_id: lease for lease in rows}
+    begins = beginnings(listing, known, start, consumer.now_ms())
+    unseen_ms = unseen_since(listing, rows, consumer.now_ms())
+    added: list[Lease] = []
+    all_written = True
+    tell_missed(consumer, [shard for generation in unknown for shard in generation], listing, rows)
+    for generation in unknown:
+        count, now_ms = first_count(), consumer.now_ms()
+
+        def fresh(shard: Shard, count: int = count, now_ms: int = now_ms) -> Lease:
+            at, scope = begins[shard.shard_id], consumer.scope
+            unseen = unseen_ms(shard)
+            return leases.add(consumer.namespace, scope, shard, at.place, count, now_ms, unseen, at.skipped)
+
+        def early(row: Lease) -> bool:
+            return reached_ms is not None and row.checkpoint == start and start.ahead_of(reached_ms)
+
+        made = [row for row in map(fresh, generation) if not early(row)]
+        written = consumer.store.create_many(made)
+        added += [lease for lease, done in zip(made, written, strict=True) if done]
+        all_written = all_written and all(written)
+    if added:
+        consumer.say("Added leases for {} new shards: {}.".format(len(added), named([row.shard_id for row in added])))
+    return rows + added if all_written else consumer.leases()  # another claim was there first

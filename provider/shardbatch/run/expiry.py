@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Before records expire unread: a claim says which shards have little of the retention left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardbatch.core.application import Application
+from shardbatch.core.expiry import Kept, all_read, kept_by, kept_today, unread_since
+from shardbatch.core.lease import Lease
+from shardbatch.run.consumer import Consumer
+
+#: A shard is told of once less than this part of the retention is left to it.
+LITTLE = 0.25
+#: Shards that a warning names.
+NAMED = 5
+
+
+def ask_kept(consumer: Consumer) -> Kept:
+    """What the stream still has, by the application's row and the retention that it has now."""
+    return kept_today(consumer.application(), consumer.source.retention_ms())
+
+
+def warn_of_expiry(consumer: Consumer, application: Application, rows: Sequence[Lease]) -> None:
+    """Warn of shards of which unread records may expire soon; nothing where the retention or the age is not known."""
+    retention_ms = application.retention_ms
+    if retention_ms is None:
+        return
+    now, known, kept = consumer.now_ms(), {lease.shard_id: lease for lease in rows}, kept_by(application)
+    left: dict[str, int] = {}
+    for lease in rows:
+        since = None if all_read(lease) else unread_since(lease, known.get, now)
+        expires = kept.expires_ms(since.ms) if since is not None else None
+        if expires is not None and expires - now < LITTLE * retention_ms:
+            left[lease.shard_id] = max(0, expires - now)
+    if not left:
+        return
+    first = sorted(left, key=lambda shard_id: (left[shard_id], shard_id))[:NAMED]
+    consumer.warn(
+        "Unread records of {} shards may expire soon, at the earliest in: {}{}. Read more in a run, run more often, or "
+        "raise the stream's retention.".format(
+            len(left),
+            ", ".join("{:.1f} h ({})".format(left[shard_id] / 3_600_000, shard_id) for shard_id in first),
+            ", …" if len(left) > NAMED else "",
+        )
+    )

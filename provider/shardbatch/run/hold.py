@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leases that one read task holds: written by its readers, kept alive by one thread, given up when lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from shardbatch.core import lease as leases
+from shardbatch.core.lease import Lease
+from shardbatch.core.shard import Shard
+from shardbatch.core.slice import Slice
+from shardbatch.errors import StoreError
+from shardbatch.masking import masked
+from shardbatch.run.consumer import Consumer
+
+
+class Held:
+    """One lease of this owner. Readers and the renewal write it one at a time."""
+
+    def __init__(self, consumer: Consumer, owner: str, lease: Lease) -> None:
+        self._consumer = consumer
+        self._owner = owner
+        self._lock = threading.Lock()
+        self.row = lease
+        #: Seconds for which no sign of life could be given, once they are so many that nobody knows whose the lease is.
+        self.silent_s: float | None = None
+        self.lost = False
+        self.gone = False
+        #: What the end of the shard named, once this task has read it.
+        self.children: tuple[Shard, ...] = ()
+        #: What cut its read short; the slice so far is landed all the same.
+        self.cut: Exception | None = None
+
+    @property
+    def lost(self) -> bool:
+        """Whether another owner has it now.
+
+        :raises StoreError: if the lease store has been silent for so long that others may have taken it.
+        """
+        if self.silent_s is not None:
+            raise StoreError(
+                "The lease of {} showed no sign of life for {:.0f} s, since the lease store did not take any; its read "
+                "is given up.".format(self.shard_id, self.silent_s)
+            )
+        return self._lost
+
+    @lost.setter
+    def lost(self, lost: bool) -> None:
+        self._lost = lost
+
+    @property
+    def shard_id(self) -> str:
+        """The shard of the lease."""
+        return self.row.shard_id
+
+    def write(self, change: Callable[[Lease], Lease | None]) -> bool:
+        """Apply a transition while the lease is still this owner's, unstamped and where it was read from; whether it
+        was written.
+
+        A change that answers ``None`` to the row as it stands is not made. After a lost race ``row`` is what was found.
+        """
+        with self._lock:
+            while not self._lost:  # also after a silence: the store may be back
+                changed = change(self.row)
+                if changed is None:
+                    return False
+                if self._consumer.store.replace(self.row, changed):
+                    self.row = changed
+                    return True
+                found = self._consumer.lease(self.shard_id)
+                self.gone = found is None
+                self.lost = found is None or not self._mine(found)
+                self.row = found or self.row
+            return False
+
+    def _mine(self, found: Lease) -> bool:
+        """Whether what was read after the checkpoint still follows it: the owner may be another try of this task, which
+        claimed again after a reset."""
+        same = (found.checkpoint, found.completed) == (self.row.checkpoint, self.row.completed)
+        return same and found.lease_owner == self._owner and found.batch_id is None
+
+    def land(self, landed: Slice, begun: Slice | None = None) -> bool:
+        """L3, or L9 behind a slice that was begun, unless another try of this task was first; whether the slice stands
+        on the row by this call."""
+        me, now, uri = self._owner, self._consumer.now_ms, self._consumer.landing.uri
+
+        def change(row: Lease) -> Lease | None:
+            if row.pending != begun:
+                return None
+            if begun is not None:
+                return leases.extend(row, me, begun, landed, now())
+            return leases.land(row, me, landed, now(), uri)
+
+        return self.write(change)
+
+    def give_back(self, caught_up_ms: int | None) -> None:
+        """L7 after an empty read, unless another try of this task landed a slice."""
+        now = self._consumer.now_ms
+        self.write(lambda row: None if row.pending else leases.release(row, now(), caught_up_ms))
+
+    def renew(self) -> None:
+        """Show a sign of life, unless the lease was given back."""
+        me, now = self._owner, self._consumer.now_ms
+        self.write(lambda row: leases.renew(row, me, now()) if row.lease_owner == me else None)
+
+
+class Renewal:
+    """Renews what a read task holds, three times in every ``lease_duration``.
+
+    A lease for which that did not succeed for a whole ``lease_duration`` is no longer read.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._longest = consumer.options.lease_duration.total_seconds()
+        self._interval = consumer.options.lease_duration.total_seconds() / 3
+        self._consumer = consumer
+        self._heard: dict[str, float] = {}
+        self._held: dict[str, Held] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+
+    def add(self, held: Held) -> None:
+        """Renew this one as well from now on, also once its slice is landed: freeze is yet to come."""
+        with self._lock:
+            self._held[held.shard_id] = held
+            self._heard[held.shard_id] = self._consumer.clock.monotonic()
+
+    @contextmanager
+    def running(self) -> Iterator[Renewal]:
+        """Renew in a thread of its own while the block runs."""
+        thread = threading.Thread(target=self._run, name="shardbatch-renewal", daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+            thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval):
+            with self._lock:
+                current: list[Held] = list(self._held.values())
+            for held in current:
+                try:
+                    held.renew()
+                    held.silent_s = None
+                    self._heard[held.shard_id] = self._consumer.clock.monotonic()
+                except Exception as error:  # noqa: BLE001 - the others must go on being renewed
+                    self._consumer.warn(
+                        "Could not renew the lease of {}: {}; trying again.".format(held.shard_id, masked(str(error)))
+                    )
+                    self._tell_silence(current)
+
+    def _tell_silence(self, current: list[Held]) -> None:
+        """Let the reads end whose leases others may have by now. A store that is silent makes each try long, so those
+        whose turn has not come are looked at, too."""
+        for held in current:
+            silent = self._consumer.clock.monotonic() - self._heard[held.shard_id]
+            if silent > self._longest:
+                held.silent_s = silent

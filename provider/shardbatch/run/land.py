@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read: the shards of one group into the staging area, each slice stored on its lease row (PROTOCOL L3, F)."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass, field
+from functools import cache, partial
+
+from shardbatch.core.batch import BatchState
+from shardbatch.core.lease import Lease
+from shardbatch.core.owner import Owner
+from shardbatch.core.policies import ShardErrors
+from shardbatch.core.position import LATEST
+from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
+from shardbatch.core.waiting import NO_WAITING, Waiting
+from shardbatch.errors import LeaseLost, SourceError, StagingError, StoreError
+from shardbatch.run.attempt import lost
+from shardbatch.run.children import Children
+from shardbatch.run.consumer import Consumer
+from shardbatch.run.expiry import ask_kept
+from shardbatch.run.hold import Held, Renewal
+from shardbatch.run.settle import read_batches
+from shardbatch.run.shard_errors import Stopped, is_shards_own, named, told
+from shardbatch.run.shard_read import ShardRead, read_shard
+from shardbatch.run.staging_place import require_slices_here
+from shardbatch.run.turns import Pages, Reading, Turns
+
+#: How much of an error's text goes into an answer; the log has it whole.
+SHORT = 300
+
+
+@dataclass
+class Landed:
+    """What one read task did. ``errors`` names each shard that could not be read, with the reason in short."""
+
+    records: int = 0
+    bytes: int = 0
+    shards: int = 0
+    ended: int = 0
+    gaps: int = 0
+    lost: int = 0
+    seconds: float = 0.0
+    oddities: Oddities = NOTHING_ODD
+    waiting: Waiting = NO_WAITING
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def add(self, landed: Slice) -> None:
+        """Count a slice."""
+        self.records += landed.records
+        self.bytes += landed.raw_bytes
+        self.ended += landed.ended
+        self.gaps += len(landed.gaps)
+        self.oddities += landed.oddities
+        self.waiting += landed.waiting
+
+
+class _Task:
+    """One read task at work: shards in, slices out, children of ended shards after them."""
+
+    def __init__(
+        self, consumer: Consumer, owner: str, group: str, tip_ms: int, stop: threading.Event, seconds: float
+    ) -> None:
+        self.consumer = consumer
+        self.owner = owner
+        self.group = group
+        self.tip_ms = tip_ms
+        self.stop = stop
+        self.started = consumer.clock.monotonic()
+        self.deadline = self.started + seconds
+        if consumer.interval is None:
+            self.deadline = min(self.deadline, self.started + consumer.limits.seconds_left(tip_ms, consumer.now_ms()))
+        #: Set once the task is to fail, since a shard failed under ``shard_errors=fail`` or could not be landed: the
+        #: others land what they have.
+        self.hurry = threading.Event()
+        self.renewal = Renewal(consumer)
+        self.landed = Landed()
+        self.lock = threading.Lock()
+        self.first_error: BaseException | None = None
+        self.unlanded: StagingError | None = None
+        self.seen: set[str] = set()
+        self.kept = cache(partial(ask_kept, consumer))
+        self.ahead_ms = cache(self._ahead_ms)
+        self.children = Children(consumer, owner, group)
+
+    def run(self, mine: list[Lease]) -> Landed:
+        """Read every lease and the children that become ready."""
+        limits, clock = self.consumer.limits, self.consumer.clock
+        if self.deadline <= self.started:
+            text = "The run's time is over (run_duration is {}, and Airflow's own limits count): one answer of each"
+            self.consumer.warn((text + " shard is read, and the next run goes on.").format(limits.run_duration))
+        with self.renewal.running():
+            turns = Turns(clock, limits.concurrency, self.deadline)
+            turns.run([self._begin(lease) for lease in mine], self._finished, self.stop.set)
+        self.landed.seconds = round(clock.monotonic() - self.started, 3)
+        return self.landed
+
+    def _begin(self, lease: Lease) -> Reading:
+        held = Held(self.consumer, self.owner, lease)
+        self.seen.add(lease.shard_id)
+        self.renewal.add(held)
+        return Reading(held, self._pages(held))
+
+    def _pages(self, held: Held) -> Pages:
+        if self.stop.is_set():
+            raise Stopped
+        if held.row.pending is not None and not self._unfinished(held.row.pending):
+            return held.row.pending
+        if self.hurry.is_set():
+            return None
+        require_slices_here(self.consumer, [held.row])
+        read = ShardRead(
+            self.consumer,
+            held,
+            self.owner,
+            self.tip_ms,
+            self.deadline,
+            self.stop,
+            self.kept,
+            self._waited,
+            self.hurry,
+            self.ahead_ms,
+            self.children.enrol,
+        )
+        return (yield from read_shard(read))
+
+    def _waited(self, waiting: Waiting) -> None:
+        with self.lock:
+            self.landed.waiting += waiting
+
+    def _unfinished(self, landed: Slice) -> bool:
+        """Whether an interval's slice was cut short: one that is whole has ended."""
+        return self.consumer.interval is not None and not landed.ended
+
+    def _ahead_ms(self) -> int:
+        """By how much the stream's clock is ahead of this machine's; it may be told in whole seconds, cut off."""
+        there = self.consumer.source.resolve(LATEST).timestamp_ms
+        return 0 if there is None else there - self.consumer.now_ms()
+
+    def _finished(self, reading: Reading, error: BaseException | None) -> list[Reading]:
+        held, landed = reading.held, reading.landed
+        if error is not None:
+            if not isinstance(error, Exception) or not is_shards_own(error):
+                raise error
+            self._failed(held, error)
+            return []
+        try:
+            lost = held.lost
+        except StoreError as silent:  # it was landed before, or not at all; whose the lease is, nobody knows
+            self._failed(held, silent)
+            return []
+        if lost:
+            self.landed.lost += 1
+            self.consumer.warn("The lease of {} was lost; its slice is dropped.".format(held.shard_id))
+            return []
+        if landed is None and self.hurry.is_set():
+            return []
+        self.landed.shards += 1
+        if landed is None:
+            return []
+        with self.lock:
+            self.landed.add(landed)
+        if held.cut is not None or self._unfinished(landed):
+            self._failed(held, held.cut or SourceError("Another try of this task reads on where this one began."))
+        if not landed.ended:
+            return []
+        try:
+            return [self._begin(child) for child in self._children(held, landed)]
+        except Exception as failure:
+            if not is_shards_own(failure):
+                raise
+            if self.consumer.interval is not None:  # no later run would read them
+                self._failed(held, failure)
+            else:
+                text = "The children of {} are left to the next run: {}"
+                self.consumer.warn(text.format(held.shard_id, told(failure)))
+            return []
+
+    def _failed(self, held: Held, error: Exception) -> None:
+        """Note that a shard could not be read, or what was read of it not be landed. That is no shard's fault: the task
+        fails, whatever the policy. When it is to fail the others end with what they have, and land it."""
+        self.first_error = self.first_error or error
+        self.landed.errors[held.shard_id] = named(error)[:SHORT]
+        done = "noted on its lease" if isinstance(error, StoreError) else "read"
+        if isinstance(error, StagingError):
+            self.unlanded = self.unlanded or error
+            done = "landed"
+        after = "; what was read before is landed" if held.cut is error else ""
+        self.consumer.warn("Shard {} could not be {}{}: {}".format(held.shard_id, done, after, told(error)))
+        fails = self.unlanded is not None or self.consumer.policies.shard_errors is ShardErrors.FAIL
+        if self.consumer.interval is None and fails:
+            self.hurry.set()
+
+    def _children(self, held: Held, landed: Slice) -> list[Lease]:
+        """Take the children of an ended shard whose parents are all over for this owner, while there is time."""
+        follow = self.consumer.options.drain_lineage or self.consumer.interval is not None
+        late = self.consumer.interval is None and self.consumer.clock.monotonic() >= self.deadline
+        if not follow or late or self.hurry.is_set():
+            return []
+        return self.children.take(held, landed, self.seen)
+
+
+def land(
+    consumer: Consumer,
+    owner: Owner,
+    group: str,
+    tip_ms: int,
+    stop: threading.Event | None = None,
+    seconds: float = math.inf,
+) -> Landed:
+    """Read the shards of a group of this owner, each to its end, the stream's tip at ``tip_ms``, or a limit.
+
+    A shard whose row holds a slice already is not read anew, unless it is an interval's that was cut short. Whatever
+    goes wrong with one shard leaves the others alone: what was read of it before is landed, and it is named in the
+    answer.
+
+    :param seconds: after which nothing more is read, whatever the limits say, default none. An interval that is not
+        read by then fails, and a retry goes on.
+    :raises LeaseLost: if every lease of the group was lost, be it before this began.
+    :raises StagingError: if what was read of a shard could not be written, once the others are landed: a retry reads
+        the rest.
+    :raises Exception: the first shard's error, if no shard could be read, and once all others are landed if one could
+        not under ``shard_errors=fail`` or in an interval.
+    """
+    me = str(owner)
+    mine = [
+        lease
+        for lease in consumer.leases(lease_owner=me, read_group=group)
+        if lease.batch_id is None and not lease.completed
+    ]
+    if not mine:
+        _require_done(consumer, me, group)
+    mine.sort(key=lambda lease: (lease.millis_behind_latest is not None, -(lease.millis_behind_latest or 0)))
+    task = _Task(consumer, me, group, tip_ms, stop or threading.Event(), seconds)
+    landed = task.run(mine)
+    consumer.say(_summary(group, landed))
+    if mine and landed.shards == 0 and landed.lost >= len(mine):
+        raise LeaseLost("All {} leases of read task {} went to others.".format(len(mine), group))
+    if task.unlanded is not None:
+        raise task.unlanded
+    all_or_none = consumer.interval is not None or consumer.policies.shard_errors is ShardErrors.FAIL
+    if task.first_error is not None and (all_or_none or landed.shards == 0):
+        raise task.first_error
+    return landed
+
+
+def _require_done(consumer: Consumer, me: str, group: str) -> None:
+    """See that nothing is left to read because this owner has frozen it, or is about to."""
+    own = [batch for batch in consumer.batches_of(me) if batch.state is not BatchState.VOID]
+    if own:
+        consumer.say("Read task {}: its slices are in batch {}; nothing is read.".format(group, own[-1].batch_id))
+        return
+    stamped = read_batches(consumer, consumer.leases(lease_owner=me, read_group=group))
+    for batch in stamped.values():
+        if batch is not None and batch.state is not BatchState.VOID:
+            raise lost(batch)
+    if not stamped:
+        raise LeaseLost(
+            "Read task {} holds no lease any more, so nothing is read.".format(group),
+            remedy="Nothing is lost: another run has them, or an earlier try of this task found nothing new and gave "
+            "them back; then the next run reads on.",
+        )
+
+
+def _summary(group: str, landed: Landed) -> str:
+    parts: tuple[str, ...] = (
+        "{} records ({} bytes) of {} shards".format(landed.records, landed.bytes, landed.shards),
+        "{} ended".format(landed.ended),
+        "{} gaps".format(landed.gaps),
+        "{} failed".format(len(landed.errors)),
+        *((str(landed.waiting),) if landed.waiting else ()),
+    )
+    return "Read task {}: {} in {:.1f} s.".format(group, ", ".join(parts), landed.seconds)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replay: the work of a committed batch runs again, in a run that was told so, whoever committed it (PROTOCOL B10)."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from shardbatch.core import batch as batches
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.looks import Looks
+from shardbatch.core.owner import Owner
+from shardbatch.core.ports import LeaseStore, Verdict
+from shardbatch.core.rows import BATCH, Key, Namespace
+from shardbatch.errors import ConfigurationError, ReplayRefused, SlicesGone
+from shardbatch.run.attempt import Ended, expect_batch, lost, open_next, wait_for_end
+from shardbatch.run.consumer import Consumer
+from shardbatch.run.staging_place import require_batch_here
+from shardbatch.run.watch import abandoned
+
+#: What helps where a batch is not committed.
+REMEDIES = {
+    BatchState.FROZEN: "The next run finishes it; or mend its work and clear it in the run that has the batch.",
+    BatchState.PARKED: "Resume it with 'airflow shardbatch unpark --batch {0}', or let its shards go on without output "
+    "with 'airflow shardbatch set-aside --batch {0}'; after that it can be replayed.",
+    BatchState.VOID: "It was given up: what it held was read again, or is in later batches; replay those.",
+}
+
+
+def find_committed(store: LeaseStore, namespace: Namespace, batch_id: str) -> Batch:
+    """The row of a live batch that can be replayed.
+
+    :raises ConfigurationError: if there is no such batch.
+    :raises ReplayRefused: naming its state and what helps, if it is not committed.
+    """
+    batch = cast("Batch | None", store.get(Key(BATCH, namespace, ("", batch_id))))
+    if batch is None:
+        raise ConfigurationError(
+            f"There is no batch {batch_id!r} in {namespace}.",
+            remedy="'airflow shardbatch batches' lists them; the batch of an interval run is replayed by clearing it.",
+        )
+    require_committed(batch)
+    return batch
+
+
+def require_committed(batch: Batch) -> None:
+    """See that a batch is committed.
+
+    :raises ReplayRefused: if it is not.
+    """
+    if batch.state is not BatchState.COMMITTED:
+        raise ReplayRefused(
+            f"Batch {batch.batch_id} is {batch.state.value} and not committed, so there is nothing to replay.",
+            remedy=REMEDIES[batch.state].format(batch.batch_id),
+        )
+
+
+def look(consumer: Consumer, owner: Owner, batch_id: str) -> Batch:
+    """The batch that this run was told to replay, if it may; nothing is changed, and the stream is not asked.
+
+    :raises ReplayRefused: if it is not committed, or its owner is at work.
+    :raises SlicesGone: if files of it are not in staging any more.
+    """
+    batch = find_committed(consumer.store, consumer.namespace, batch_id)
+    if batch.owner != str(owner) and _verdict(consumer, batch) is Verdict.ACTIVE:
+        raise _at_work(batch)
+    require_files(consumer, batch)
+    consumer.say(f"Replaying batch {batch_id}: {batch.records} records, committed by {batch.owner or 'nobody'}.")
+    return batch
+
+
+def require_files(consumer: Consumer, batch: Batch) -> None:
+    """See that the manifest and all files of a committed batch are in staging.
+
+    :raises StagingMoved: if it was frozen in another staging folder.
+    :raises SlicesGone: naming the first that is not.
+    """
+    require_batch_here(consumer, batch)
+    gone = consumer.landing.missing_files(batch.namespace, batch.batch_id)
+    if gone:
+        raise SlicesGone(
+            f"Batch {batch.batch_id} cannot be replayed: {len(gone)} of its files are not in {consumer.landing.uri} "
+            f"any more, the first is {gone[0]}."
+        )
+
+
+def take_over(
+    consumer: Consumer, owner: Owner, batch: Batch, ended: Ended, claim: str = "", looks: Looks | None = None
+) -> Batch:
+    """B10: open a replay attempt of a committed batch, whose owner is this run from now on.
+
+    :param claim: the run's claim: if the run had the batch behind it already, another that has it since is not robbed.
+    :raises ReplayRefused: if its owner is at work.
+    :raises LeaseLost: if this run had it, and another has it now.
+    """
+    me, current = str(owner), batch
+    while True:
+        require_committed(current)
+        if current.owner == me:
+            return open_next(consumer, owner, current, ended, claim)
+        if claim in current.claims:
+            raise lost(current)
+        _require_over(consumer, current, looks)
+        found = current if ended(current) else wait_for_end(consumer, current)
+        if found.row_count == current.row_count:
+            opened = batches.open_replay(current, me, consumer.now_ms(), claim)
+            if consumer.store.replace(current, opened):
+                consumer.landing.note_attempt(opened.namespace, opened.batch_id, opened.attempt)
+                return opened
+            found = expect_batch(consumer, current.batch_id)
+        if found.owner not in (current.owner, me):
+            raise _at_work(found)
+        current = found
+
+
+def _verdict(consumer: Consumer, batch: Batch) -> Verdict:
+    return consumer.liveness(batch.owner) if batch.owner else Verdict.OVER
+
+
+def _require_over(consumer: Consumer, batch: Batch, looks: Looks | None) -> None:
+    """See that the owner of a batch is over (E).
+
+    One of another deployment must show no life for ``lease_duration``, the longer one of both deployments'.
+    """
+    verdict = _verdict(consumer, batch)
+    if verdict is Verdict.ACTIVE:
+        raise _at_work(batch)
+    if verdict is Verdict.OVER:
+        return
+    consumer.say("This Airflow knows nothing of {}.".format(batch.owner))
+    if not abandoned(consumer, [batch], consumer.application(), all_of_them=True, looks=looks):
+        raise _at_work(batch)
+
+
+def _at_work(batch: Batch) -> ReplayRefused:
+    return ReplayRefused(f"Batch {batch.batch_id} belongs to {batch.owner}, which is not over.")

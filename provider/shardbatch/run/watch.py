@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What others hold: whether their rows stand still, how long records have waited, and how that is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from shardbatch.core.application import Application
+from shardbatch.core.batch import Batch
+from shardbatch.core.interval import CLOCKS_APART_MS
+from shardbatch.core.lease import Lease
+from shardbatch.core.looks import MOST_TIMES, Looks
+from shardbatch.core.owner import Owner, ResetHolder
+from shardbatch.core.planner import Plan
+from shardbatch.errors import SourceError
+from shardbatch.run.consumer import Consumer
+from shardbatch.run.listing import named
+from shardbatch.run.settle import Stamped
+
+#: How many held shards are asked for their oldest waiting record.
+PEEKED_SHARDS = 3
+#: What a look on is for.
+WHY = "whether they are alive"
+#: How many answers without a record are followed, on each of them.
+PEEKED_PAGES = 20
+
+
+def stood_still(
+    consumer: Consumer,
+    foreign: Sequence[Lease],
+    application: Application,
+    *,
+    all_of_them: bool,
+    looks: Looks | None = None,
+) -> set[str]:
+    """The shards whose counter did not move for ``lease_duration`` on one monotonic clock (PROTOCOL E).
+
+    An owner renews as its own group's ``lease_duration`` asks; where that is longer than this one's, it counts.
+    Watching costs the run that time. So unless there is nothing else to do, only leases are watched whose row looks
+    old, or lies in the future: its writer's clock was wrong, and it would look young until that time has come. How old
+    a row looks by two machines' clocks decides nothing but that.
+
+    :param looks: what earlier passes of this claim saw; default: it stays and watches.
+    :raises LookAgain: to come back when the time has passed.
+    """
+    suspects = {
+        lease.shard_id: Suspect(lease, lease.updated_at_ms, _silence(consumer, application, lease.lease_owner))
+        for lease in foreign
+    }
+    return _watch(consumer, suspects, "leases of other deployments", looks, all_of_them=all_of_them)
+
+
+def abandoned(
+    consumer: Consumer,
+    frozen: Sequence[Batch],
+    application: Application | None,
+    *,
+    all_of_them: bool,
+    looks: Looks | None = None,
+) -> list[Batch]:
+    """The batches whose row stood still so long, oldest first; watched as leases are."""
+    suspects = {
+        batch.batch_id: Suspect(
+            batch, batch.attempt_seen_ms or batch.created_at_ms, _silence(consumer, application, batch.owner)
+        )
+        for batch in frozen
+    }
+    still = _watch(consumer, suspects, "batches of runs that are gone", looks, all_of_them=all_of_them)
+    return sorted((batch for batch in frozen if batch.batch_id in still), key=lambda batch: batch.batch_id)
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A row as it was seen, when it was written last, and for how many seconds a live owner leaves it alone at most."""
+
+    row: Lease | Batch
+    written_ms: int
+    silence: float
+
+
+def _watch(
+    consumer: Consumer, suspects: dict[str, Suspect], what: str, looks: Looks | None, *, all_of_them: bool
+) -> set[str]:
+    """The names of those whose counter stood still. What earlier passes have seen is not watched anew."""
+    now, step = consumer.now_ms(), consumer.options.lease_duration.total_seconds() / 20
+    if not all_of_them:
+        suspects = {name: one for name, one in suspects.items() if _may_be_old(one, now)}
+    if not suspects:
+        return set()
+    longest = max(one.silence for one in suspects.values())
+    if looks is not None:
+        if looks.times >= MOST_TIMES or any(map(looks.knows, suspects)):
+            return {n for n, one in suspects.items() if looks.stood_still(n, one.row.counter, one.silence)}
+        away = looks.go_away({name: one.row.counter for name, one in suspects.items()}, longest)
+        if away is not None:
+            consumer.say("Looking again at {} {} after {:.0f} s, to see {}.".format(len(suspects), what, longest, WHY))
+            raise away
+    consumer.say("Watching {} {} for {:.0f} s to see {}.".format(len(suspects), what, longest, WHY))
+    waiting = dict(suspects)
+    began, still = consumer.clock.monotonic(), set()
+    while waiting:
+        nearest = began + min(one.silence for one in waiting.values())
+        consumer.clock.sleep(min(max(step, 0.05), 5.0, max(nearest - consumer.clock.monotonic(), 0.01)))
+        looked = consumer.clock.monotonic()
+        for name, one in list(waiting.items()):
+            row = consumer.store.get(one.row.key)
+            if row is None or row.counter != one.row.counter:
+                del waiting[name]
+            elif looked - began >= one.silence:
+                still.add(name)
+                del waiting[name]
+    return still
+
+
+def _may_be_old(one: Suspect, now_ms: int) -> bool:
+    return now_ms - one.written_ms > one.silence * 1000 or one.written_ms > now_ms + CLOCKS_APART_MS
+
+
+def _silence(consumer: Consumer, application: Application | None, owner: str | None) -> float:
+    """Seconds for which a live owner shows no sign of life at most."""
+    own = consumer.options.lease_duration.total_seconds()
+    return own if application is None else max(own, application.silence_ms(Owner.parse(owner or "")) / 1000)
+
+
+def waiting_ms(consumer: Consumer, held: Sequence[Lease]) -> int | None:
+    """How long the oldest record of the held shards has waited, or ``None`` if none waits.
+
+    It is asked of the stream, for the shards that were read longest ago: an old checkpoint alone says nothing about a
+    quiet shard.
+    """
+    oldest: list[int] = []
+    for lease in sorted(held, key=lambda item: item.checkpoint_arrival_ms or 0)[:PEEKED_SHARDS]:
+        pages = consumer.source.read(lease.shard_id, lease.checkpoint)
+        for page in islice(pages, PEEKED_PAGES):
+            if page.records.num_rows:
+                oldest += [time.value // 1000 for time in page.records.column("arrival_time").drop_null()[:1]]
+            if page.records.num_rows or page.ended or page.millis_behind_latest == 0:
+                break
+    return consumer.now_ms() - min(oldest) if oldest else None
+
+
+def untaken(consumer: Consumer, found: Plan, stamped: Stamped) -> SourceError:
+    """The error of an interval of which nothing can be taken: no later run would do it."""
+    why = [described(consumer, lease, stamped) for lease in (*found.takeable, *found.held)]
+    why += ["{} waits for its parents".format(lease.shard_id) for lease in found.waiting]
+    return SourceError(
+        "Of the {} open shards of the interval none can be taken now: {}.".format(len(why), named(why)),
+        remedy="A retry looks again. Should a batch hold them, see 'airflow shardbatch batches'.",
+    )
+
+
+def described(consumer: Consumer, lease: Lease, stamped: Stamped) -> str:
+    """Who holds a lease, and since when its row stands still."""
+    age = max(0, consumer.now_ms() - lease.updated_at_ms) // 1000
+    if lease.batch_id is not None:
+        batch = stamped.get(lease.batch_id)
+        state = batch.state.value if batch else "being frozen"
+        holder = batch.owner if batch else lease.lease_owner
+        return "{} in batch {} ({}) of {}, row changed {} s ago".format(
+            lease.shard_id, lease.batch_id, state, holder or "nobody", age
+        )
+    if ResetHolder.parse(lease.lease_owner):
+        text = "{} held by a reset, row changed {} s ago; if it died, run 'airflow shardbatch reset' again"
+        return text.format(lease.shard_id, age)
+    return "{} leased by {}, row changed {} s ago".format(lease.shard_id, lease.lease_owner, age)

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An attempt of a batch, as the task lives it that waits for an application: its turn, its signs of life, its end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, cast
+
+from shardbatch.core.owner import Owner
+from shardbatch.core.rows import Namespace
+from shardbatch.errors import BatchParked, LeaseLost, ProtocolError, ShardbatchError
+from shardbatch.run import Consumer, Turn, beat, begin, end
+from shardbatch.submit import processes
+from shardbatch.tasks.application import Application
+
+log = logging.getLogger("shardbatch")
+
+#: Seconds between two looks at whether the application has an id yet.
+LOOK_S = 0.5
+#: Seconds between two tries to end an application whose batch was lost.
+STOP_AGAIN_S = 5.0
+
+
+@dataclass(frozen=True)
+class EarlierApplication:
+    """An application that was recorded before: whether it is this attempt's, and whether its task saw it end."""
+
+    name: str
+    of_this_attempt: bool
+    ended: bool
+
+
+class Attempt:
+    """One attempt of a batch of this owner. Needs of the consumer only its store, namespace, scope and clock."""
+
+    @classmethod
+    def of(
+        cls, application: Application, context: Mapping[str, Any], batch_id: str, attempt: int, work: str = ""
+    ) -> Attempt:
+        """An attempt of the run at hand; the stream and the staging area are not opened.
+
+        :param work: the task, so that tasks of one block do not take each other's applications for older ones.
+        :raises ConfigurationError: if the lease store's connection, or the deployment's id, is missing.
+        """
+        owner = application.owner(context)
+        unused = cast("Any", None)
+        consumer = Consumer(
+            namespace=Namespace(application.app_name, application.stream.stream_name),
+            source=unused,
+            store=application.leases.open(),
+            landing=unused,
+            liveness=unused,
+            deployment=owner.deployment,
+            scope=owner.scope,
+        )
+        return cls(consumer, owner, batch_id, attempt, work)
+
+    def __init__(self, consumer: Consumer, owner: Owner, batch_id: str, attempt: int, work: str = "") -> None:
+        self._consumer = consumer
+        self._owner = owner
+        self.batch_id = batch_id
+        self.attempt = attempt
+        self.work = work
+
+    def my_turn(self) -> bool:
+        """Whether the work is to be done; not if this attempt is committed already.
+
+        :raises LeaseLost: if the batch is another owner's.
+        :raises BatchParked: if it waits for a person.
+        """
+        return begin(self._consumer, self._owner, self.batch_id, self.attempt) is Turn.RUN
+
+    def earlier_application(self) -> EarlierApplication | None:
+        """The application of an older attempt, or of an earlier try of this one, if one was recorded.
+
+        Only this task's own: those of the block's other tasks may be running beside it.
+        """
+        batch = self._consumer.batch(self.batch_id)
+        recorded, found = (0, ()) if batch is None else batch.applications
+        own = [item.name for item in found if not self.work or item.work in ("", self.work)]
+        if batch is None or not own or recorded > self.attempt:
+            return None
+        return EarlierApplication(own[0], recorded == self.attempt, batch.attempt_closed >= recorded)
+
+    def records(self) -> int | None:
+        """How many records the batch has; ``None`` if its row cannot be had just now."""
+        try:
+            batch = self._consumer.batch(self.batch_id)
+        except ShardbatchError:
+            return None
+        return None if batch is None else batch.records
+
+    def beat(self, application: str | None) -> None:
+        """Show life.
+
+        :raises LeaseLost: if the batch is another owner's, or a newer attempt was opened.
+        :raises BatchParked: if it waits for a person.
+        """
+        beat(self._consumer, self._owner, self.batch_id, self.attempt, application, self.work)
+
+    def close(self) -> None:
+        """Say that the work has ended, so that the next attempt need not wait. A store that fails costs only that."""
+        try:
+            end(self._consumer, self.batch_id, self.attempt)
+        except ShardbatchError as error:
+            log.warning("The attempt could not be closed, the next one waits for its grace: %s", error)
+
+    def release_connections(self) -> None:
+        """Give back the store's connections."""
+        self._consumer.store.close()
+
+    def monotonic(self) -> float:
+        """This worker's clock."""
+        return self._consumer.clock.monotonic()
+
+
+class Heartbeat:
+    """While it is entered, a thread shows life: at once, every ``every``, and when the application's id changes.
+
+    A store that cannot be reached is tried again; a lost batch ends the application, and :meth:`raise_if_lost` tells.
+
+    :param application: what the application is called, once that is known.
+    :param stop: ends the application; called again until the block is left.
+    :param goes_on: what it is called if it is an earlier try's that this one goes on with.
+    """
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        *,
+        every: timedelta,
+        application: Callable[[], str | None],
+        stop: Callable[[], None],
+        goes_on: str | None = None,
+    ) -> None:
+        self._attempt = attempt
+        self._every = every.total_seconds()
+        self._application = application
+        self._stop = stop
+        self._left = threading.Event()
+        self._lost: ProtocolError | None = None
+        # Until there is an application, the task itself is what lives.
+        self._written: str | None = goes_on or processes.task_reference()
+        self._thread = threading.Thread(target=self._run, name="shardbatch-heartbeat", daemon=True)
+
+    def __enter__(self) -> Heartbeat:
+        self._attempt.beat(self._written)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._left.set()
+        self._thread.join()
+
+    def raise_if_lost(self) -> None:
+        """Raise the :class:`LeaseLost` or :class:`BatchParked` that ended the application, if any."""
+        if self._lost is not None:
+            raise self._lost
+
+    def _run(self) -> None:
+        heard = self._attempt.monotonic()
+        due = heard + self._every
+        while not self._left.wait(min(LOOK_S, self._every)):
+            known = self._known()
+            if known == self._written and self._attempt.monotonic() < due:
+                continue
+            due = self._attempt.monotonic() + self._every
+            try:
+                self._attempt.beat(known)
+                self._written, heard = known, self._attempt.monotonic()
+            except (LeaseLost, BatchParked) as error:
+                self._lost = error
+                self._stop_until_left()
+                return
+            except Exception as error:  # noqa: BLE001 - a thread that ended here would leave the batch without life
+                log.warning(
+                    "A heartbeat of batch %s was not written: %s There has been none for %d s; after attempt_grace "
+                    "others may take its application for dead. It goes on, and its commit is refused if they do.",
+                    self._attempt.batch_id,
+                    _told(error),
+                    self._attempt.monotonic() - heard,
+                )
+
+    def _known(self) -> str | None:
+        try:
+            return self._application() or self._written
+        except Exception as error:  # noqa: BLE001 - as above
+            log.warning("What the application is called could not be found out (%s).", type(error).__name__)
+            return self._written
+
+    def _stop_until_left(self) -> None:
+        log.error("%s Its application is ended.", self._lost)
+        while True:
+            try:
+                self._stop()
+            except Exception as error:  # noqa: BLE001 - the application must go; it is tried again
+                log.warning("The application could not be ended (%s); trying again.", type(error).__name__)
+            if self._left.wait(STOP_AGAIN_S):
+                return
+
+
+def _told(error: Exception) -> str:
+    # Our own errors hold no secrets; what others say may.
+    return str(error) if isinstance(error, ShardbatchError) else type(error).__name__

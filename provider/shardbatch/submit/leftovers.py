@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Applications that an older attempt of a batch has left behind, ended by the task that opens the next one (D2).
+
+An attempt whose worker was lost is closed by nobody. Whether it is over need not be waited for where what it started
+can be reached: through the Spark task of this DAG that started it, or among the processes of this host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from shardbatch.errors import OwnerUnknown
+from shardbatch.submit import applications, processes
+from shardbatch.tasks.liveness import task_states
+
+if TYPE_CHECKING:
+    from shardbatch.core.batch import Batch, Recorded
+    from shardbatch.core.ports import Say
+
+#: States of a task whose application is wanted.
+AT_WORK = frozenset({"running", "deferred"})
+
+
+@dataclass(frozen=True)
+class LeftOvers:
+    """Ends the recorded applications of a batch's latest attempt, and those of this host that were never recorded.
+
+    Whoever opens an attempt owns the batch, so no other run's task works on it rightfully; a task of the same run that
+    Airflow says is at work is left alone.
+
+    :param tasks: the tasks of this DAG by their id. Those that have ``end_recorded(application, batch_id)`` are asked.
+    :param working: whether a task of the block, with its index if mapped, is at work in this run.
+    """
+
+    tasks: Mapping[str, Any]
+    working: Callable[[str], bool]
+    say: Say
+
+    def __call__(self, batch: Batch) -> bool:
+        """End them; whether all that the latest attempt started is known to have ended."""
+
+        def left(work: str) -> bool:
+            return not (work and self.working(work))
+
+        found = processes.end_left_over(batch.batch_id, batch.attempt, left)
+        for work, gone in found:
+            did = "Ended" if gone else "Could not end"
+            self.say(f"{did} a spark-submit of batch {batch.batch_id} that {work or 'a task'} had left behind.")
+        attempt, recorded = batch.applications
+        over = [left(item.work) and self._ended(batch, item) for item in recorded]
+        return attempt == batch.attempt and bool(over) and all(over) and all(gone for _, gone in found)
+
+    def _ended(self, batch: Batch, item: Recorded) -> bool:
+        task = self.tasks.get(item.work.partition("[")[0])
+        end = getattr(task, "end_recorded", None)
+        if end is None:
+            ending = applications.end_application(item.name, batch.batch_id, None)
+        else:
+            ending = end(item.name, batch.batch_id)
+        self.say(ending.said)
+        return bool(ending.over)
+
+
+def working_in(dag_id: str, run_id: str) -> Callable[[str], bool]:
+    """The question whether a task of a run is at work, asked of Airflow once for each; no answer counts as yes."""
+
+    @cache
+    def ask(work: str) -> bool:
+        # Airflow's answer names an instance of a mapped task by an underscore and its index.
+        name, _, index = work.rstrip("]").partition("[")
+        try:
+            states = task_states(dag_id, run_id, [name])
+        except OwnerUnknown:
+            return True
+        return states.get(f"{name}_{index}" if index else name) in AT_WORK
+
+    return ask

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end record of a task's try, for operators: they know their application, not where its files stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shardbatch.core.rows import Namespace
+from shardbatch.landing.layout import output_folder
+
+if TYPE_CHECKING:
+    from shardbatch.core.start import Start
+    from shardbatch.tasks.application import Application
+
+
+def leave_end_record(application: Application, **ended: Any) -> str:
+    """Leave the end record of a try in the application's staging area; which starts it names and what they wrote.
+
+    :param ended: the fields of :class:`shardbatch.run.end_record.Ended`.
+    :raises StartUnfinished: if its application entered a block that it did not leave well.
+    :raises ConfigurationError: if starts do not say for which task of the block they work, and there are several.
+    :raises StagingError: if staging cannot be read or written.
+    """
+    from shardbatch.run import end_record
+
+    namespace = Namespace(application.app_name, application.stream.stream_name)
+    record = end_record.leave_end_record(application.staging.open(), namespace, end_record.Ended(**ended))
+    return "; ".join(_wrote(start, ended["batch_id"]) for start in record.starts) or "it entered no block of open_batch"
+
+
+def _wrote(start: Start, batch_id: str) -> str:
+    folder = output_folder(batch_id, start.start_id)
+    wrote = ", ".join(f"{root.rstrip('/')}/{folder}" for root in start.outputs)
+    return f"start {start.start_id} wrote {wrote or 'nothing below an output root'}"
