@@ -23,6 +23,7 @@ def renamed(**names: str) -> Callable[[type[T]], type[T]]:
         def take_old_names(self: Any, *args: Any, **kwargs: Any) -> None:
             constructor(self, *args, **by_new_names(kwargs, names, cls.__name__))
 
+        vars(take_old_names)["old_names"] = names
         cls.__init__ = take_old_names  # type: ignore[method-assign]
         return cls
 
