@@ -74,31 +74,31 @@ SECTIONS: dict[str, tuple[str, str]] = {
 
 #: What the columns of a batch's records mean.
 COLUMNS = {
-    "shard_id": "the shard that the record stood in",
+    "shard_id": "the shard that held the record",
     "shard_generation": "how deep that shard stands below the oldest one of its lineage in this batch, from 0",
     "record_index": "the record's place in the shard's slice, from 0; with the generation it gives the order",
-    "sequence_number": "as the stream gave it; of a record of an aggregate, the aggregate's",
+    "sequence_number": "as the stream assigned it; a record of an aggregate has that of the aggregate",
     "sub_sequence_number": "the place inside an aggregate, from 0; 0 for every other record",
-    "partition_key": "as the producer gave it",
-    "arrival_time": "when the stream took it, by the stream's clock; null if the server does not say",
-    "data": "the bytes of the record; nothing is decoded",
+    "partition_key": "as the producer set it",
+    "arrival_time": "when the stream took the record, by the stream's clock; null if the server does not say",
+    "data": "the bytes of the record, not decoded",
     "attributes": "further properties of sources that have some; null for Kinesis",
 }
 
 #: What stands in the ``extra`` of an asset event.
 EXTRA = {
     "batch_id": "the batch; `read_committed(spark, out, batches=[…])` reads its output",
-    "manifest_uri": "its manifest, for who takes the landed files themselves",
-    "records": "how many records it has, never 0",
+    "manifest_uri": "its manifest, for consumers that read the landed files themselves",
+    "records": "the number of its records, never 0",
     "bytes": "bytes of their data",
-    "gaps": "ranges of a shard that were never read: expired, or passed over by a person",
+    "gaps": "the number of ranges of a shard that were never read: the records expired, or a person skipped them",
     "dropped": 'records that `deaggregate="strict"` left out',
-    "note": "what a person did to it, and why; else `null`",
-    "shards": "how many shards it has records or progress of",
-    "completed": "how many of them were read to their end",
-    "lag_ms": "how far the shard furthest behind was behind its tip when it was read, in milliseconds; `null`: unknown",
-    "positions": "new checkpoints by shard id, of 20 shards at most",
-    "mode": "`incremental`, or `interval` of a run over an interval",
+    "note": "what a person did to the batch, and why; otherwise `null`",
+    "shards": "the number of shards of which it has records or progress",
+    "completed": "the number of these shards that were read to their end",
+    "lag_ms": "the largest lag of a shard behind its tip, when it was read, in milliseconds; `null`: unknown",
+    "positions": "new checkpoints by shard id, for at most 20 shards",
+    "mode": "`incremental`, or `interval` for an interval run",
 }
 
 
