@@ -178,7 +178,7 @@ def _rows_of(consumer: Consumer, shard_ids: set[str]) -> list[Lease]:
 
 
 def _require_whole(consumer: Consumer, collected: list[Lease]) -> None:
-    """An interval has one batch, after which its side leases are deleted: nothing may wait for a later one (H)."""
+    """An interval has one batch, after which its side leases are deleted: nothing may wait for a later one (T3)."""
     chosen = {lease.shard_id for lease in collected}
     rest = [lease for lease in consumer.leases() if lease.shard_id not in chosen and not lease.completed]
     gaps = [lease.pending.gaps[0].reason for lease in rest if lease.pending is not None and lease.pending.gaps]
