@@ -21,7 +21,7 @@ def test_claim_options_out_of_range_are_refused(wrong: dict[str, object]) -> Non
 
 
 def test_an_unknown_policy_names_the_known_ones() -> None:
-    with pytest.raises(ConfigurationError, match="'fail', 'record'"):
+    with pytest.raises(ConfigurationError, match="'fail' or 'record'"):
         Policies(gap="skip")  # type: ignore[arg-type]
     assert Policies(gap="record").gap is GapPolicy.RECORD  # type: ignore[arg-type]
 
@@ -36,13 +36,13 @@ def test_a_word_is_the_choice_that_it_names() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"shard_errors": "skip"}, "'isolate', 'fail'"),
-        ({"sink": "s3"}, "'starts', 'own'"),
+        ({"shard_errors": "skip"}, "'isolate' or 'fail'"),
+        ({"sink": "s3"}, "'starts' or 'own'"),
         ({"max_attempts": 0}, "1 or more"),
     ],
 )
 def test_a_policy_that_is_not_known_is_refused(wrong: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         Policies(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="'apart', 'join'"):
+    with pytest.raises(ConfigurationError, match="'apart' or 'join'"):
         Outputs(intervals="live")  # type: ignore[arg-type]

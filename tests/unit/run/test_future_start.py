@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A start, or a reset, that lies ahead of the stream's clock: nothing before it, all from it on (PROTOCOL R7; P28)."""
+"""A start, or a reset, that lies ahead of the stream's clock: nothing before it, all from it on (PROTOCOL T7; P28)."""
 
 from __future__ import annotations
 
