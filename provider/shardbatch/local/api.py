@@ -116,12 +116,10 @@ class Api:
                 request.fields = Fields(_parse(body))
                 service.note(request)
                 request.faults = self.faults.take(request.operation, request.stream, request.shard)
-                reply = self._serve(operation, request)
+                reply = self._serve(operation, request, service.content_type)
             except ServiceError as error:
                 reply = _refuse(error, service)
         reply = _spoil(reply, request)
-        if service is not None and service.content_type != reply.content_type:
-            reply = replace(reply, content_type=service.content_type)
         self.calls.add(
             Call(
                 operation=request.operation,
@@ -138,13 +136,15 @@ class Api:
         return reply
 
     @staticmethod
-    def _serve(operation: Operation, request: Request) -> Reply:
+    def _serve(operation: Operation, request: Request, content_type: str) -> Reply:
         planned, reset = request.fault(FaultKind.ERROR), request.fault(FaultKind.RESET)
         lost = [fault for fault in (planned, reset) if fault is not None and not fault.applied]
         body = b"" if lost else operation(request)
         if planned is not None:
             raise ServiceError(planned.error, planned.message, planned.status)
-        return Reply(200, body) if isinstance(body, bytes) else Reply(200, OPENING, subscription=body)
+        if isinstance(body, bytes):
+            return Reply(200, body, content_type=content_type)
+        return Reply(200, OPENING, subscription=body)
 
 
 def _resolve(service: Service, name: str) -> Operation:
@@ -164,9 +164,9 @@ def _parse(body: bytes) -> dict[str, Any]:
 
 
 def _refuse(error: ServiceError, service: Service | None) -> Reply:
-    space = "" if service is None else service.error_space
+    space, content_type = ("", JSON_1_1) if service is None else (service.error_space, service.content_type)
     body = json.dumps({"__type": space + error.code, "message": error.message}).encode()
-    return Reply(error.status, body, error.code)
+    return Reply(error.status, body, error.code, content_type=content_type)
 
 
 def _spoil(reply: Reply, request: Request) -> Reply:

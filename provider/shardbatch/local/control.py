@@ -39,6 +39,7 @@ class Control:
             ("GET", "streams"): self._show_streams,
             ("GET", "tables"): lambda _: tables.show(),
             ("POST", "tables/create"): lambda given: {"stream": tables.create(**given)},
+            ("POST", "tables/fill"): lambda given: {"written": tables.fill(**given)},
             ("POST", "tables/roll"): lambda given: {"children": tables.roll(**given)},
             ("POST", "tables/split"): lambda given: {"children": tables.split(**given)},
             ("POST", "tables/trim"): lambda given: {"trimmed": tables.trim(**given)},

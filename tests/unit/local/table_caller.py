@@ -17,7 +17,7 @@ BOTH = "NEW_AND_OLD_IMAGES"
 class TableCaller(Caller):
     """A client of both APIs, with a table ``orders`` whose key is the text ``id``."""
 
-    targets = defaultdict(lambda: TABLES_TARGET, {operation: STREAMS_TARGET for operation in STREAM_OPERATIONS})
+    targets = defaultdict(lambda: TABLES_TARGET, dict.fromkeys(STREAM_OPERATIONS, STREAMS_TARGET))  # noqa: RUF012
 
     def __init__(self, *, shards: int = 1, view: str | None = BOTH, **options: Any) -> None:
         super().__init__(**options)
@@ -71,9 +71,7 @@ class TableCaller(Caller):
 
     def no_place(self, shard: str, kind: str = "TRIM_HORIZON", **fields: Any) -> str:
         """The error of a place that is refused."""
-        return self.refused(
-            "GetShardIterator", StreamArn=self.arn, ShardId=shard, ShardIteratorType=kind, **fields
-        )
+        return self.refused("GetShardIterator", StreamArn=self.arn, ShardId=shard, ShardIteratorType=kind, **fields)
 
     def changes(self, shard: str | None = None, kind: str = "TRIM_HORIZON", **fields: Any) -> list[Json]:
         """Records of the first page; of the only shard, if none is named."""

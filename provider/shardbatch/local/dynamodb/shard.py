@@ -19,6 +19,7 @@ Json = dict[str, Any]
 class ChangeShard(RecordLog):
     """Records and lineage of one shard.
 
+    :param stream: ARN of its stream
     :param made: number in its id; higher than that of every older shard of the stream
     :param base: count before that of its first record; higher than any of its parent's
     :param listings: calls of DescribeStream before it was born
@@ -26,6 +27,7 @@ class ChangeShard(RecordLog):
 
     def __init__(
         self,
+        stream: str,
         made: int,
         hash_start: int,
         hash_end: int,
@@ -35,7 +37,7 @@ class ChangeShard(RecordLog):
         listings: int = 0,
     ) -> None:
         super().__init__()
-        mark = crc32(b"%d %d" % (made, hash_start))
+        mark = crc32(f"{stream} {made}".encode())
         self.shard_id = f"shardId-{made:020d}-{mark:08x}"
         self.hash_start = hash_start
         self.hash_end = hash_end

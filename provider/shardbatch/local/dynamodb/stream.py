@@ -134,7 +134,7 @@ class ChangeStream:
 
     def _make(self, start: int, end: int, now_ms: int, base: int, parent: ChangeShard | None = None) -> ChangeShard:
         self._made = max(now_ms, self._made + 1)
-        shard = ChangeShard(self._made, start, end, now_ms, base, parent, self.listings)
+        shard = ChangeShard(self.arn, self._made, start, end, now_ms, base, parent, self.listings)
         self.shards[shard.shard_id] = shard
         return shard
 

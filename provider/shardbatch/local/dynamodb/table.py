@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from shardbatch.local.dynamodb.stream import ChangeStream, View
 from shardbatch.local.dynamodb.values import MOST_ITEM_BYTES, canonical_item, size_of_item
@@ -15,8 +15,17 @@ from shardbatch.local.options import Options
 from shardbatch.local.stream import hash_of
 
 Json = dict[str, Any]
+_to_text = json.JSONEncoder(separators=(",", ":")).encode
 #: Who deletes an item whose time to live is over.
 TIME_TO_LIVE = {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}
+
+
+class Held(NamedTuple):
+    """An item as it is kept, with its JSON and its size."""
+
+    item: Json
+    text: str
+    size: int
 
 
 @dataclass(eq=False)
@@ -35,7 +44,8 @@ class Table:
     deleted_ms: int | None = None
     stream: ChangeStream | None = None
     """The latest one, enabled or not."""
-    items: dict[str, Json] = field(default_factory=dict)
+    held: dict[str, Held] = field(default_factory=dict)
+    """Items by the JSON of their keys."""
 
     def status(self, now_ms: int) -> str:
         """State of the table, as the service names it."""
@@ -85,25 +95,31 @@ class Table:
 
     def get(self, key: Json) -> Json | None:
         """The item of a key."""
-        return self.items.get(_text(key))
+        held = self.held.get(_to_text(key))
+        return None if held is None else held.item
+
+    def keys(self) -> list[Json]:
+        """The keys of all items."""
+        return [self.key_of(held.item) for held in self.held.values()]
 
     def write(self, key: Json, item: Json | None, now_ms: int, identity: Json | None = None) -> Json | None:
         """Put the item of a key, or with ``None`` delete it; returns what was there. What changes goes to the stream.
 
         :param identity: who did it, if not a caller
         """
-        text = _text(key)
-        old = self.items.get(text)
-        if item == old:
-            return old
-        if item is None:
-            del self.items[text]
+        text = _to_text(key)
+        old = self.held.get(text)
+        if item == (None if old is None else old.item):
+            return item
+        new = None if item is None else Held(item, _to_text(item), size_of_item(item))
+        if new is None:
+            del self.held[text]
         else:
-            self.items[text] = item
+            self.held[text] = new
         stream = self.enabled()
         if stream is not None:
-            self._record(stream, key, old, item, now_ms, identity)
-        return old
+            self._record(stream, Held(key, text, size_of_item(key)), old, new, now_ms, identity)
+        return None if old is None else old.item
 
     def _check_types(self, item: Json) -> None:
         for name, kind in self.key.items():
@@ -113,39 +129,31 @@ class Table:
             if value[kind] == "":
                 raise malformed(f"the key attribute {name} may not be empty")
 
+    @staticmethod
     def _record(
-        self,
-        stream: ChangeStream,
-        key: Json,
-        old: Json | None,
-        new: Json | None,
-        now_ms: int,
-        identity: Json | None,
+        stream: ChangeStream, key: Held, old: Held | None, new: Held | None, now_ms: int, identity: Json | None
     ) -> None:
         stream.settle(now_ms)
-        shard = stream.route(hash_of(_text({name: key[name] for name in list(self.key)[:1]})))
+        partition = next(iter(key.item.items()))
+        shard = stream.route(hash_of(_to_text(partition)))
         number = shard.next_number()
-        shown: Json = {"ApproximateCreationDateTime": now_ms // 1000, "Keys": key}
-        size = size_of_item(key)
-        for name, image, views in (
-            ("NewImage", new, (View.NEW_IMAGE, View.NEW_AND_OLD_IMAGES)),
-            ("OldImage", old, (View.OLD_IMAGE, View.NEW_AND_OLD_IMAGES)),
-        ):
-            if image is not None and stream.view in views:
-                shown[name] = image
-                size += size_of_item(image)
-        shown |= {"SequenceNumber": str(number), "SizeBytes": size, "StreamViewType": stream.view.value}
-        record: Json = {
-            "eventID": blake2b(f"{stream.arn} {number}".encode(), digest_size=16).hexdigest(),
-            "eventName": "REMOVE" if new is None else "INSERT" if old is None else "MODIFY",
-            "eventVersion": "1.1",
-            "eventSource": "aws:dynamodb",
-            "awsRegion": stream.region,
-            "dynamodb": shown,
+        name = "REMOVE" if new is None else "INSERT" if old is None else "MODIFY"
+        shown = {
+            "NewImage": new if stream.view in (View.NEW_IMAGE, View.NEW_AND_OLD_IMAGES) else None,
+            "OldImage": old if stream.view in (View.OLD_IMAGE, View.NEW_AND_OLD_IMAGES) else None,
         }
-        if identity is not None:
-            record["userIdentity"] = identity
-        shard.append(number, json.dumps(record, separators=(",", ":")).encode(), size, now_ms)
+        images = [(image, held) for image, held in shown.items() if held is not None]
+        size = key.size + sum(held.size for _, held in images)
+        texts = "".join(f',"{image}":{held.text}' for image, held in images)
+        who = "" if identity is None else f',"userIdentity":{_to_text(identity)}'
+        event_id = blake2b(f"{stream.arn} {number}".encode(), digest_size=16).hexdigest()
+        record = (
+            f'{{"eventID":"{event_id}","eventName":"{name}","eventVersion":"1.1","eventSource":"aws:dynamodb",'
+            f'"awsRegion":"{stream.region}","dynamodb":{{"ApproximateCreationDateTime":{now_ms // 1000},'
+            f'"Keys":{key.text}{texts},"SequenceNumber":"{number}","SizeBytes":{size},'
+            f'"StreamViewType":"{stream.view.value}"}}{who}}}'
+        )
+        shard.append(number, record.encode("ascii"), size, now_ms)
 
     # what answers show
 
@@ -158,8 +166,8 @@ class Table:
             "TableStatus": self.status(now_ms),
             "CreationDateTime": self.created_ms / 1000,
             "ProvisionedThroughput": {"NumberOfDecreasesToday": 0, "ReadCapacityUnits": 0, "WriteCapacityUnits": 0},
-            "TableSizeBytes": sum(map(size_of_item, self.items.values())),
-            "ItemCount": len(self.items),
+            "TableSizeBytes": sum(held.size for held in self.held.values()),
+            "ItemCount": len(self.held),
             "TableArn": self.arn,
             "BillingModeSummary": {"BillingMode": "PAY_PER_REQUEST"},
             "DeletionProtectionEnabled": False,
@@ -215,7 +223,3 @@ def parse_view(specification: Json | None) -> tuple[bool | None, View | None]:
     if view not in list(View):
         raise malformed(f"StreamViewType must be one of {', '.join(View)}, got {view!r}")
     return True, View(view)
-
-
-def _text(key: Json) -> str:
-    return json.dumps(key, separators=(",", ":"))
