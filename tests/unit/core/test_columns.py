@@ -153,3 +153,16 @@ def test_columns_that_a_row_lacks_have_their_defaults(name: str) -> None:
     kept.update(row.key.columns())
     assert type(row).from_columns(kept) == row
     assert type(row).from_columns({**dict.fromkeys(STORED[name]), **kept}) == row
+
+
+def test_what_an_earlier_version_replayed_is_not_set_aside_any_more() -> None:
+    replayed = {**STORED["batch, full"], "set_aside": "kept"}  # that version does not know the column and leaves it
+    assert Batch.from_columns(replayed).set_aside is None
+    assert Batch.from_columns(STORED["batch, aside"]).set_aside == "kept"
+
+
+@pytest.mark.parametrize("name", ["stream_id", "start_position", "row_count"])
+def test_a_row_without_a_column_that_every_row_has_is_an_error(name: str) -> None:
+    row = {**STORED["application, bare"], name: None}
+    with pytest.raises(ValueError, match=f"application has no {name}"):
+        Application.from_columns(row)
