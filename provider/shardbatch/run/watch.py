@@ -14,9 +14,9 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.looks import MOST_TIMES, Looks
 from shardbatch.core.owner import Owner, ResetHolder
 from shardbatch.core.planner import Plan
+from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import SourceError
 from shardbatch.run.consumer import Consumer
-from shardbatch.run.listing import named
 from shardbatch.run.settle import Stamped
 from shardbatch.run.signs_of_life import Watched, watch
 
@@ -132,7 +132,7 @@ def untaken(consumer: Consumer, found: Plan, stamped: Stamped) -> SourceError:
     why = [described(consumer, lease, stamped) for lease in (*found.takeable, *found.held)]
     why += ["{} waits for its parents".format(lease.shard_id) for lease in found.waiting]
     return SourceError(
-        "Of the {} open shards of the interval none can be taken now: {}.".format(len(why), named(why)),
+        "Of the {} open shards of the interval none can be taken now: {}.".format(len(why), shortlist(why)),
         remedy="A retry looks again. Should a batch hold them, see 'airflow shardbatch batches'.",
     )
 
