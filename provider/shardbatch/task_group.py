@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param, TaskGroup, TriggerRule
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from airflow.sdk import XComArg
     from airflow.sdk.definitions._internal.node import DAGNode
 
-OURS = ("claim", "read", "freeze", "commit", "report")
 #: How often our tasks are retried where neither ``task_args`` nor any default_args say it.
 RETRIES = {"retries": 3}
 #: After how long they are retried where these say none of it: half of their delays and half of ours would be neither.
@@ -39,16 +39,35 @@ RETRY_DELAYS = {
     "retry_exponential_backoff": 2,
     "max_retry_delay": timedelta(minutes=5),
 }
-#: Arguments of our tasks that hold the group together, or that the group has itself.
-FIXED = frozenset(
+#: The tasks that a group makes, as their authors are told; each by its class.
+STEPS = {
+    "claim": ClaimOperator,
+    "read": ReadOperator,
+    "freeze": FreezeOperator,
+    "commit": CommitOperator,
+    "report": ReportOperator,
+}
+OURS = tuple(STEPS)
+#: Arguments of every operator that hold the group together.
+HELD = frozenset(
     {
         *("task_id", "trigger_rule", "task_group", "dag", "depends_on_past", "wait_for_downstream", "outlets"),
         *("do_xcom_push", "multiple_outputs", "map_index_template", "default_args"),
-        *("entry", "handed", "claim_id", "skips", "freeze", "work", "given", "idle", "claim_task", "read_task"),
-        *("problems", "app_name", "stream", "leases", "staging", "group_id", "limits", "claim", "policies"),
-        *("output", "commit"),
     }
 )
+
+
+def _own_arguments(operator: type) -> Iterator[str]:
+    """What an operator of ours takes beside what Airflow's own do, also by old names."""
+    for kind in operator.__mro__:
+        if kind.__module__.startswith("shardbatch.") and "__init__" in vars(kind):
+            made = vars(kind)["__init__"]
+            yield from (one.name for one in signature(made).parameters.values() if one.kind is Parameter.KEYWORD_ONLY)
+            yield from getattr(made, "old_names", ())
+
+
+#: Arguments of our tasks that ``task_args`` may not give: a group needs them, or has them itself.
+FIXED = HELD.union(*map(_own_arguments, STEPS.values()))
 
 
 @renamed(policy="policies")

@@ -18,6 +18,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.planner import complete_lineage
 from shardbatch.core.policies import GapPolicy
 from shardbatch.core.shard import generations
+from shardbatch.core.shortlist import shortlist
 from shardbatch.core.waiting import NO_WAITING
 from shardbatch.errors import GapFound, LeaseLost, ManifestChanged, SourceError
 from shardbatch.run.attempt import (
@@ -194,13 +195,12 @@ def _require_whole(consumer: Consumer, collected: list[Lease]) -> None:
 
 def _unread(rest: list[Lease]) -> SourceError:
     """The error that names shards of an interval without a slice."""
-    named = ", ".join(lease.shard_id for lease in rest[:5])
-    error = SourceError(
+    named = shortlist([lease.shard_id for lease in rest])
+    return SourceError(
         "{} shards of the interval were not read, or not to its end: {}.".format(len(rest), named),
         remedy="Clear the read tasks of this run; shards that were read are not read anew.",
+        retryable=False,
     )
-    error.retryable = False
-    return error
 
 
 def _gapped(consumer: Consumer, found: list[Lease]) -> set[str]:
