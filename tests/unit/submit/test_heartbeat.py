@@ -16,7 +16,7 @@ from shardbatch.core.batch import Batch, BatchState, Recorded
 from shardbatch.core.owner import Owner
 from shardbatch.core.rows import BATCH, Key, Namespace
 from shardbatch.errors import BatchParked, LeaseLost
-from shardbatch.run import Consumer
+from shardbatch.run import Rows
 from shardbatch.stores.memory import MemoryStore
 from shardbatch.submit.attempt import Attempt, EarlierApplication, Heartbeat
 
@@ -38,11 +38,7 @@ def row(store: MemoryStore) -> Batch:
 
 
 def attempt(store: MemoryStore, owner: Owner = ME, number: int = 1, work: str = "") -> Attempt:
-    nothing = cast("Any", None)
-    consumer = Consumer(
-        namespace=NAMESPACE, source=nothing, store=store, landing=nothing, liveness=nothing, deployment="here"
-    )
-    return Attempt(consumer, owner, "b1", number, work)
+    return Attempt(Rows(namespace=NAMESPACE, store=store), owner, "b1", number, work)
 
 
 def until(condition: Callable[[], bool], seconds: float = 10) -> None:
