@@ -44,9 +44,9 @@ FIXED = frozenset(
     {
         *("task_id", "trigger_rule", "task_group", "dag", "depends_on_past", "wait_for_downstream", "outlets"),
         *("do_xcom_push", "multiple_outputs", "map_index_template", "default_args"),
-        *("entry", "handed", "claim_id", "skips", "freeze", "work", "given", "idle", "claim_task", "read_task"),
-        *("problems", "app_name", "stream", "leases", "staging", "group_id", "limits", "claim", "policies"),
-        *("output", "commit"),
+        *("entry", "handed", "claim_id", "skips", "work", "given", "idle", "problems"),
+        *("claim_task", "read_task", "freeze_task", "commit_task", "freeze", "commit"),
+        *("app_name", "stream", "leases", "staging", "group_id", "limits", "claim", "policies", "output"),
     }
 )
 
@@ -203,14 +203,14 @@ class StreamBatch(TaskGroup):
         self._ours["freeze"] = freeze.as_setup()
         read >> freeze
         commit = CommitOperator(
-            freeze=freeze.task_id,
+            freeze_task=freeze.task_id,
             claim_task=claim.task_id,
             read_task=read.task_id,
             **step("commit", trigger_rule=TriggerRule.NONE_FAILED),
         )
         commit.add_outlets([] if "{{" in self.app_name + self.stream.address else [self._asset()])
         self._ours["commit"] = commit
-        freeze.commit = commit.task_id
+        freeze.commit_task = commit.task_id
         self._ours["report"] = self._make_report(commit)
 
     def _make_report(self, commit: CommitOperator) -> Any:
@@ -329,7 +329,7 @@ class StreamBatch(TaskGroup):
         freeze.skips = sorted(inside)
         claim = self._ours["claim"]
         claim.skips = sorted({*inside, *ours} - {claim.task_id})
-        claim.freeze = freeze.task_id
+        claim.freeze_task = freeze.task_id
 
     def _require_landing_only(self, inside: Mapping[str, Any]) -> None:
         """See that a block without work is meant: its files and manifest are what is wanted."""

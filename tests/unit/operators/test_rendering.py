@@ -39,7 +39,7 @@ STEPS: list[Callable[[], Any]] = [
     lambda: ClaimOperator(task_id="t", **STAGED),
     lambda: ReadOperator(task_id="t", entry={"group": "{{ dag_run.conf['app'] }}", "label": "a"}, **STAGED),
     lambda: FreezeOperator(task_id="t", handed="{{ dag_run.conf['app'] }}", **STAGED),
-    lambda: CommitOperator(task_id="t", freeze="freeze", work=[], **STAGED),
+    lambda: CommitOperator(task_id="t", freeze_task="freeze", work=[], **STAGED),
 ]
 
 
@@ -101,7 +101,7 @@ def test_what_a_run_brings_in_is_not_rendered_by_an_end_record(monkeypatch: pyte
     monkeypatch.setattr(end_record, "leave_end_record", lambda application, **ended: found.append(application) or "")
     with DAG("d", schedule=None, render_template_as_native_obj=True):
         task = PythonOperator(task_id="t", python_callable=print)
-    record_end(task, freeze="freeze", **STAGED)
+    record_end(task, freeze_task="freeze", **STAGED)
     context = context_of(task, app="2026_11")
     task._pre_execute_hook(context)
     task._post_execute_hook(context, None)
