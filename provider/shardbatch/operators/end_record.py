@@ -21,7 +21,7 @@ from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import renderer
-from shardbatch.tasks.application import Application
+from shardbatch.tasks.application import ApplicationSpec
 
 log = logging.getLogger("shardbatch")
 
@@ -118,14 +118,14 @@ def record_end(
     :param only: whether no other task works on the batch, so that an application need not say for which it does;
         default yes.
     """
-    record_ends(task, Application.of(app_name, stream, leases, staging, group_id=group_id), freeze_task, only=only)
+    record_ends(task, ApplicationSpec.of(app_name, stream, leases, staging, group_id=group_id), freeze_task, only=only)
 
 
-def record_ends(task: Any, application: Application, freeze_task: str, *, only: bool) -> None:
+def record_ends(task: Any, spec: ApplicationSpec, freeze_task: str, *, only: bool) -> None:
     """As :func:`record_end`, for a group's application."""
     if getattr(task, "leaves_end_record", False):
         return  # an operator that is wired by hand and stands in a group all the same
-    ending = _Ending(application, freeze_task, only)
+    ending = _Ending(spec, freeze_task, only)
     if task.is_mapped:
         given = task.partial_kwargs
         given["pre_execute"] = _after(given.get("pre_execute"), ending.begin)
@@ -142,8 +142,8 @@ class _Ending:
     """What one task needs for its record. The batch is looked up when a try begins: its end may come when the XComs are
     those of a later attempt already."""
 
-    def __init__(self, application: Application, freeze_task: str, only: bool) -> None:
-        self._application = application
+    def __init__(self, spec: ApplicationSpec, freeze_task: str, only: bool) -> None:
+        self._spec = spec
         self._freeze_task = freeze_task
         self._only = only
         self._bound: dict[str, Bound | None] = {}
@@ -179,11 +179,11 @@ class _Ending:
         bound = task.bound() if isinstance(task, Binds) else self._bound.get(str(ti.id))
         if bound is None or bound.did_nothing:
             return
-        application = self._application.rendered(renderer(task, context))
+        spec = self._spec.rendered(renderer(task, context))
         work = work_of(ti.task_id, getattr(ti, "map_index", -1))
         with final_errors():
             left = leave_end_record(
-                application,
+                spec,
                 batch_id=bound.batch_id,
                 attempt=bound.attempt,
                 work=work,

@@ -16,7 +16,7 @@ from shardbatch.core.rows import Namespace
 from shardbatch.errors import BatchParked, LeaseLost, ProtocolError, ShardbatchError
 from shardbatch.run import Rows, Turn, beat, begin, end
 from shardbatch.submit import processes
-from shardbatch.tasks.application import Application
+from shardbatch.tasks.application import ApplicationSpec
 
 log = logging.getLogger("shardbatch")
 
@@ -40,16 +40,16 @@ class Attempt:
 
     @classmethod
     def of(
-        cls, application: Application, context: Mapping[str, Any], batch_id: str, attempt: int, work: str = ""
+        cls, spec: ApplicationSpec, context: Mapping[str, Any], batch_id: str, attempt: int, work: str = ""
     ) -> Attempt:
         """An attempt of the run at hand; the stream and the staging area are not opened.
 
         :param work: the task, so that tasks of one block do not take each other's applications for older ones.
         :raises ConfigurationError: if the lease store's connection, or the deployment's id, is missing.
         """
-        owner = application.owner(context)
-        namespace = Namespace(application.app_name, application.stream.stream_name)
-        rows = Rows(namespace=namespace, store=application.leases.open(), scope=owner.scope)
+        owner = spec.owner(context)
+        namespace = Namespace(spec.app_name, spec.stream.stream_name)
+        rows = Rows(namespace=namespace, store=spec.leases.open(), scope=owner.scope)
         return cls(rows, owner, batch_id, attempt, work)
 
     def __init__(self, rows: Rows, owner: Owner, batch_id: str, attempt: int, work: str = "") -> None:

@@ -74,7 +74,7 @@ def made(**given: Any) -> Any:
         ) as group,
     ):
         pass
-    assert group.application.policies.sink == "own"
+    assert group.spec.policies.sink == "own"
     return DagSerialization.to_dict(dag)
 
 
