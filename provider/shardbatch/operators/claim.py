@@ -35,8 +35,8 @@ class ClaimOperator(ComesBack):
     it skips the tasks of ``skips``.
 
     :param skips: ids of the tasks to skip when there is nothing to do.
-    :param freeze_task: id of the freeze task: with it, a claim that a person clears alone takes nothing if the batch that
-        its run froze went to another run, since nothing would follow it.
+    :param freeze_task: id of the freeze task: with it, a claim that a person clears alone takes nothing if the batch
+        that its run froze went to another run, since nothing would follow it.
     """
 
     def __init__(self, *, skips: Sequence[str] = (), freeze_task: str | None = None, **kwargs: Any) -> None:

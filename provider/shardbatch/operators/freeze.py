@@ -39,8 +39,8 @@ class FreezeOperator(ComesBack):
     :param claim_id: claim's output of this name, templated: with it, a batch that went to another run since is an error
         and not an empty batch.
     :param skips: ids of the tasks to skip when the batch has no records, default: those directly after this one.
-    :param commit_task: id of the commit task: with it, a batch that is committed is opened for a replay only if that task is
-        to run again too, since nothing would show what the work writes.
+    :param commit_task: id of the commit task: with it, a batch that is committed is opened for a replay only if that task
+        is to run again too, since nothing would show what the work writes.
     """
 
     template_fields: Sequence[str] = (*ComesBack.template_fields, "handed", "claim_id")
@@ -112,13 +112,12 @@ class FreezeOperator(ComesBack):
 
         :raises ReplayRefused: if it has ended and was not cleared.
         """
-        state = (
-            task_states(ti.dag_id, ti.run_id, [self.commit_task]).get(self.commit_task) if self.commit_task else None
-        )
+        commit = self.commit_task
+        state = task_states(ti.dag_id, ti.run_id, [commit]).get(commit) if commit else None
         if state in TASK_FINAL:
             raise ReplayRefused(
-                f"Batch {batch.batch_id} is committed, and the task {self.commit_task} is {state} and was not cleared: what "
-                "the work writes now would never be seen.",
+                f"Batch {batch.batch_id} is committed, and the task {commit} is {state} and was not cleared: "
+                "what the work writes now would never be seen.",
                 remedy="Clear the work with its downstream tasks ('Downstream' in the form, include_downstream in the "
                 "REST API), or clear the group.",
             )

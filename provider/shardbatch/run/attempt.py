@@ -155,7 +155,7 @@ def over(batch: Batch) -> bool:
     A drop opens an attempt, to decide that there is no output (B11), and waits for nobody: behind that the last attempt
     with an application counts, which may live on without a task.
     """
-    recorded = batch.application[0]
+    recorded = batch.spark_application[0]
     if batch.set_aside == DROPPED and batch.decided == batch.attempt:
         return batch.attempt_closed >= recorded
     return batch.attempt_closed >= batch.attempt or recorded != batch.attempt

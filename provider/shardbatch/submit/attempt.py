@@ -73,7 +73,7 @@ class Attempt:
         Only this task's own: those of the block's other tasks may be running beside it.
         """
         batch = self._rows.batch(self.batch_id)
-        recorded, found = (0, ()) if batch is None else batch.applications
+        recorded, found = (0, ()) if batch is None else batch.spark_applications
         own = [item.name for item in found if not self.work or item.work in ("", self.work)]
         if batch is None or not own or recorded > self.attempt:
             return None

@@ -83,19 +83,19 @@ def left_overs(tasks: dict[str, Any] | None = None, working: tuple[str, ...] = (
 
 def test_applications_of_several_tasks_stand_beside_each_other() -> None:
     batch = row(("yarn:a", "t.one"), ("yarn:b", "t.two[3]"), ("yarn:c", "t.one"))
-    assert batch.applications == (1, (Recorded("yarn:c", "t.one"), Recorded("yarn:b", "t.two[3]")))
-    assert batch.application == (1, "yarn:c")
+    assert batch.spark_applications == (1, (Recorded("yarn:c", "t.one"), Recorded("yarn:b", "t.two[3]")))
+    assert batch.spark_application == (1, "yarn:c")
     following = batches.heartbeat(batches.open_attempt(batch, 1), 1, "yarn:d", "t.one")
-    assert following.applications == (2, (Recorded("yarn:d", "t.one"),))
+    assert following.spark_applications == (2, (Recorded("yarn:d", "t.one"),))
     many = row(*[(f"yarn:{number}", f"t[{number}]") for number in range(40)])
-    assert [item.name for item in many.applications[1]][:2] == ["yarn:39", "yarn:38"]
-    assert len(many.applications[1]) == batches.MOST_APPLICATIONS
+    assert [item.name for item in many.spark_applications[1]][:2] == ["yarn:39", "yarn:38"]
+    assert len(many.spark_applications[1]) == batches.MOST_APPLICATIONS
 
 
 def test_an_id_that_an_older_version_wrote_is_read() -> None:
     for text, found in (("1:yarn:a t.one", ("yarn:a", "t.one")), ("1:client:h:7", ("client:h:7", ""))):
         batch = Batch(NAMESPACE, "", "b1", "", 5, BatchState.FROZEN, attempt=1, attempt_ref=text)
-        assert batch.applications == (1, (Recorded(*found),))
+        assert batch.spark_applications == (1, (Recorded(*found),))
 
 
 def test_every_application_of_the_attempt_is_ended_through_its_own_task() -> None:
