@@ -39,8 +39,8 @@ class FreezeOperator(ComesBack):
     :param claim_id: claim's output of this name, templated: with it, a batch that went to another run since is an error
         and not an empty batch.
     :param skips: ids of the tasks to skip when the batch has no records, default: those directly after this one.
-    :param commit_task: id of the commit task: with it, a batch that is committed is opened for a replay only if that task
-        is to run again too, since nothing would show what the work writes.
+    :param commit_task: id of the commit task: with it, a batch that is committed is opened for a replay only if that
+        task is to run again too, since nothing would show what the work writes.
     """
 
     template_fields: Sequence[str] = (*ComesBack.template_fields, "handed", "claim_id")
