@@ -7,7 +7,7 @@
     ├── ConfigurationError          what the author or the deployment wrote cannot work
     │   ├── ConnectionUnknown       Airflow does not know a connection, or its credentials cannot be had just now
     │   ├── ApplicationUnknown      the lease store has no such application
-    │   ├── UnsupportedSchema       rows or a manifest of a version that this one cannot read
+    │   ├── UnsupportedSchema       rows, a manifest or a handover of a version that this one cannot read
     │   ├── StreamRecreated         the stream under this name is another one than the checkpoints belong to
     │   ├── ApplicationTaken        another DAG or group claims this application's leases already
     │   ├── OutputTaken             an output root belongs to another application
@@ -89,7 +89,7 @@ class ApplicationUnknown(ConfigurationError):
 
 
 class UnsupportedSchema(ConfigurationError):
-    """These rows or this manifest were written by a version that this one cannot read."""
+    """Rows, a manifest or what an application is handed were written by a version that this one cannot read."""
 
     remedy = "Install the same version of shardbatch on every worker and cluster that shares this store."
 

@@ -19,7 +19,7 @@ from shardbatch.core import lease as leases
 from shardbatch.core.expiry import looked, unread_since
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
-from shardbatch.core.ports import Clock, Landing, LeaseStore, Liveness
+from shardbatch.core.ports import SYSTEM_CLOCK, Clock, Landing, LeaseStore, Liveness
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp, lowest
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import generations
@@ -27,7 +27,6 @@ from shardbatch.core.skipped import passed, passes_over
 from shardbatch.core.slice import Gap
 from shardbatch.errors import ConfigurationError
 from shardbatch.run.batch_status import utc
-from shardbatch.run.consumer import SYSTEM_CLOCK
 
 #: What helps where a target cannot be used.
 TARGETS = "Give TRIM_HORIZON, an instant with its time zone, or the sequence number of one shard."

@@ -16,12 +16,12 @@ from shardbatch.control.action import TRIES, Action, Done
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
 from shardbatch.core.lease import Lease
-from shardbatch.core.ports import Clock, LeaseStore, Say, Source
+from shardbatch.core.ports import SYSTEM_CLOCK, Clock, LeaseStore, Say, Source
 from shardbatch.core.position import TRIM_HORIZON, Position
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError, LeaseLost, WorkersAlive
 from shardbatch.kcl.lease import KclLease, KclLeases, Taken, of_stream, plan_import
-from shardbatch.run.consumer import SYSTEM_CLOCK, first_count
+from shardbatch.run.consumer import first_count
 from shardbatch.run.enrol import check
 
 log = logging.getLogger("shardbatch")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, BaseOperator
 
 from shardbatch.core.owner import Mode
+from shardbatch.core.shortlist import shortlist
 from shardbatch.core.start import Work
 from shardbatch.errors import GapFound, ShardbatchError, ShardsFailed, WorkFailed
 from shardbatch.hooks.renamed import renamed
@@ -104,17 +105,17 @@ class CommitOperator(Step):
         states = {name: state for name, (_, state) in found.items()}
         failed = sorted(task for task, state in states.items() if state in FAILED)
         if failed:
-            raise WorkFailed(f"Of the work of batch {batch_id}, {_listed(failed)} failed: nothing is committed.")
+            raise WorkFailed(f"Of the work of batch {batch_id}, {shortlist(failed)} failed: nothing is committed.")
         running = sorted(task for task, state in states.items() if state not in TASK_FINAL)
         if running:
             raise WorkFailed(
-                f"Of the work of batch {batch_id}, {_listed(running)} has not ended: nothing is committed.",
+                f"Of the work of batch {batch_id}, {shortlist(running)} has not ended: nothing is committed.",
                 remedy="Let it end; commit follows by itself, or clear it then.",
             )
         done = sorted(task for task, state in states.items() if state == "success")
         if records and not done:
             raise WorkFailed(
-                f"Batch {batch_id} has {records} records, but no work succeeded: skipped {_listed(sorted(states))}."
+                f"Batch {batch_id} has {records} records, but no work succeeded: skipped {shortlist(sorted(states))}."
             )
         given = set(self.work if self.given is None else self.given)
         return [Work(name, found[name][0] in given, found[name][0] not in self.idle) for name in done]
@@ -218,8 +219,3 @@ def extra_of(done: Committed) -> dict[str, Any]:
         "lag_ms": done.lag_ms,
         "positions": dict(sorted(done.positions.items())[:NAMED_POSITIONS]),
     }
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
+from shardbatch.core import handover
 from shardbatch.errors import ReplayRefused
 from shardbatch.hooks.renamed import renamed
 from shardbatch.operators.come_back import ComesBack
@@ -64,12 +65,12 @@ class FreezeOperator(ComesBack):
     def args(self) -> list[str]:
         """The argument list from which ``open_batch`` finds its batch; templates that the task which uses them renders,
         so that the application knows for which task and try it works."""
-        return [f"--shardbatch-{name}={{{{ {value} }}}}" for name, value in self._handover().items()]
+        return handover.to_arguments({name: f"{{{{ {value} }}}}" for name, value in self._handover().items()})
 
     @property
     def environment(self) -> dict[str, str]:
         """The same as environment variables, whose values are texts also where native objects are rendered."""
-        return {f"SHARDBATCH_{name.upper()}": as_text(value) for name, value in self._handover().items()}
+        return handover.to_environment({name: as_text(value) for name, value in self._handover().items()})
 
     def _handover(self) -> dict[str, str]:
         """What is handed over, as expressions of Jinja."""
@@ -77,13 +78,13 @@ class FreezeOperator(ComesBack):
         def output(key: str) -> str:
             return f"ti.xcom_pull(task_ids='{self.task_id}', key='{key}')"
 
-        return {
-            "manifest": output("manifest_uri"),
-            "attempt": output("attempt"),
-            "digest": output("manifest_digest"),
-            "work": "ti.task_id ~ ('' if ti.map_index in (none, -1) else '[%d]' % ti.map_index)",
-            "token": "ti.id",
-        }
+        return handover.words(
+            manifest=output("manifest_uri"),
+            attempt=output("attempt"),
+            digest=output("manifest_digest"),
+            work="ti.task_id ~ ('' if ti.map_index in (none, -1) else '[%d]' % ti.map_index)",
+            token="ti.id",
+        )
 
     def step(self, context: Context, looks: Looks | None) -> dict[str, Any]:
         """Freeze; what was frozen."""

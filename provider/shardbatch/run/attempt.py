@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from typing import cast
 
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import DROPPED, Batch, BatchState
 from shardbatch.core.owner import Owner
-from shardbatch.core.rows import BATCH
+from shardbatch.core.rows import BATCH, Row
 from shardbatch.errors import AttemptAlive, BatchParked, LeaseLost, ProtocolError
 from shardbatch.run.consumer import Consumer, Rows
+from shardbatch.run.signs_of_life import Watched, watch
 
 #: Ends the recorded applications of a batch's latest attempt; true if all that it started is known to have ended.
 Ended = Callable[[Batch], bool]
@@ -162,21 +164,25 @@ def over(batch: Batch) -> bool:
 
 
 def wait_for_end(consumer: Consumer, batch: Batch) -> Batch:
-    """Wait until the latest attempt is over: closed, or seen from here without a sign of life for ``attempt_grace``."""
-    grace = consumer.options.attempt_grace.total_seconds()
-    current, since = batch, consumer.clock.monotonic()
-    limit = since + 3 * grace
-    while not over(current):
-        now = consumer.clock.monotonic()
-        if now - since >= grace:
-            consumer.say("Attempt {} of {} shows no life; going on.".format(current.attempt, current.batch_id))
-            return current
-        if now >= limit:
-            raise AttemptAlive(
-                "Attempt {} of batch {} is alive as {}.".format(current.attempt, current.batch_id, current.attempt_ref)
-            )
-        consumer.clock.sleep(min(5.0, max(grace / 20, 0.05)))
-        found = expect_batch(consumer, batch.batch_id)
-        if found.row_count != current.row_count:
-            current, since = found, consumer.clock.monotonic()
+    """Wait until the latest attempt is over: closed, or seen from here without a sign of life for ``attempt_grace``.
+
+    :raises AttemptAlive: if it shows life for three times that long.
+    :raises LeaseLost: if the batch's row is gone.
+    """
+    if over(batch):
+        return batch
+    current, grace = batch, consumer.options.attempt_grace.total_seconds()
+
+    def moved(row: Row | None) -> bool:
+        nonlocal current
+        current = cast("Batch", row) if row is not None else expect_batch(consumer, batch.batch_id)
+        return not over(current)
+
+    watched = {batch.batch_id: Watched(batch, grace)}
+    if watch(consumer.store, consumer.clock, watched, moved=moved, limit=3 * grace):
+        consumer.say("Attempt {} of {} shows no life; going on.".format(current.attempt, current.batch_id))
+    elif not over(current):
+        raise AttemptAlive(
+            "Attempt {} of batch {} is alive as {}.".format(current.attempt, current.batch_id, current.attempt_ref)
+        )
     return current

@@ -19,13 +19,14 @@ from shardbatch.core.looks import Looks
 from shardbatch.core.owner import Owner
 from shardbatch.core.planner import Plan, ReadGroup, fair_share, label, plan, spread
 from shardbatch.core.ports import Verdict
+from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import BatchParked, Starving
 from shardbatch.run.batch_status import utc
 from shardbatch.run.consumer import Consumer, Verdicts
 from shardbatch.run.enrol import add_rows, enrol
 from shardbatch.run.expiry import warn_of_expiry
 from shardbatch.run.instants import reached
-from shardbatch.run.listing import find_parents, list_shards, named
+from shardbatch.run.listing import find_parents, list_shards
 from shardbatch.run.maintenance import compact
 from shardbatch.run.replay import look
 from shardbatch.run.settle import Stamped, read_batches, settle
@@ -253,7 +254,7 @@ def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
         place = taken.setdefault(str(new.read_group), []) if written else lost
         place.append(lease.shard_id)
     if lost:
-        consumer.say("{} shards went to another run: {}.".format(len(lost), named(lost)))
+        consumer.say("{} shards went to another run: {}.".format(len(lost), shortlist(lost)))
     return taken
 
 
@@ -277,7 +278,7 @@ def _tell_ahead(consumer: Consumer, found: Plan, application: Application, reach
     text = "{} to be read from {} on, which the stream's clock has not reached: until then nothing is read of {}."
     if found.ahead:
         first = min(lease.checkpoint.timestamp_ms or 0 for lease in found.ahead)
-        shards = named([lease.shard_id for lease in found.ahead])
+        shards = shortlist([lease.shard_id for lease in found.ahead])
         consumer.say(text.format("{} are".format(shards), utc(first), "them"))
     elif application.start_position.ahead_of(reached_ms):
         consumer.say(text.format("The application is", utc(application.start_position.timestamp_ms or 0), "the stream"))

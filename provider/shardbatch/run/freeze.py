@@ -18,6 +18,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.planner import complete_lineage
 from shardbatch.core.policies import GapPolicy
 from shardbatch.core.shard import generations
+from shardbatch.core.shortlist import shortlist
 from shardbatch.core.waiting import NO_WAITING
 from shardbatch.errors import GapFound, LeaseLost, ManifestChanged, SourceError
 from shardbatch.run.attempt import (
@@ -194,7 +195,7 @@ def _require_whole(consumer: Consumer, collected: list[Lease]) -> None:
 
 def _unread(rest: list[Lease]) -> SourceError:
     """The error that names shards of an interval without a slice."""
-    named = ", ".join(lease.shard_id for lease in rest[:5])
+    named = shortlist([lease.shard_id for lease in rest])
     error = SourceError(
         "{} shards of the interval were not read, or not to its end: {}.".format(len(rest), named),
         remedy="Clear the read tasks of this run; shards that were read are not read anew.",
