@@ -158,7 +158,7 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenStarts:
     """The starts that a decision takes; ``entered``: some work entered a block. ``passed_over`` are works that ran,
     left no end record and do not count; ``ended`` whether any work left one."""
 
@@ -204,7 +204,7 @@ def resolve(
     return tuple(done[start.start_id] for start in mine)
 
 
-def choose(works: Sequence[Work], left: Mapping[str, Left], attempt: int, *, own_sink: bool = False) -> Choice:
+def choose(works: Sequence[Work], left: Mapping[str, Left], attempt: int, *, own_sink: bool = False) -> ChosenStarts:
     """The starts that a commit bound to ``attempt`` takes, from the works that ended well.
 
     Of a work counts the highest attempt in which it left anything, and there the last try that left an end record.
@@ -229,7 +229,7 @@ def choose(works: Sequence[Work], left: Mapping[str, Left], attempt: int, *, own
             passed_over += [work.name] if work.runs else []
         else:
             raise _by_hand(work)
-    return Choice(tuple(starts), entered, ended, tuple(passed_over))
+    return ChosenStarts(tuple(starts), entered, ended, tuple(passed_over))
 
 
 def _later(work: Work, highest: int, attempt: int) -> NothingFinished:
