@@ -232,6 +232,6 @@ def test_an_attempt_of_which_one_task_has_ended_is_alive_while_another_shows_lif
 
 def test_an_application_recorded_by_an_attempt_is_told_from_a_newer_attempts(frozen: Batch) -> None:
     beating = batches.heartbeat(frozen, 3, "local-17:99")
-    assert beating.application == (1, "local-17:99")
+    assert beating.spark_application == (1, "local-17:99")
     reopened = batches.open_attempt(beating, 4)
-    assert (reopened.attempt, reopened.application) == (2, (1, "local-17:99"))
+    assert (reopened.attempt, reopened.spark_application) == (2, (1, "local-17:99"))

@@ -83,7 +83,7 @@ REFUSALS = {
     "rewind": "only what the reset holds is reset",
 }
 #: Functions that make a row where there was none.
-MAKING = {"add", "take_over"}
+MAKING = {"add", "add_imported"}
 
 NAMESPACE = Namespace("etl", "orders")
 SHARD = Shard("s", ("p",), HashRange(0, 9))
@@ -226,7 +226,7 @@ def test_what_no_transition_may_leave_out_or_touch(cell: Cell) -> None:
 def test_a_row_is_made_free_or_at_the_end_of_its_shard() -> None:
     assert state_of(added()) == "free"
     for place, state in ((after("5"), "free"), (SHARD_END, "completed")):
-        made = leases.take_over(NAMESPACE, SHARD, place, 41, 1, "of KCL")
+        made = leases.add_imported(NAMESPACE, SHARD, place, 41, 1, "of KCL")
         assert (state_of(made), made.checkpoint, made.note) == (state, place, "of KCL")
 
 

@@ -10,7 +10,7 @@ from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.interval_output import IntervalOutput
 from shardbatch.core.lease import Lease
 from shardbatch.core.position import TRIM_HORIZON, after
-from shardbatch.core.rows import TABLES, Namespace
+from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import HashRange
 from shardbatch.core.slice import Gap, LandedFile, Oddities, Slice
 from shardbatch.core.start import Start
@@ -48,17 +48,6 @@ def test_a_row_survives_its_columns(row: Lease | Batch | Application) -> None:
     columns = {**row.key.columns(), **row.columns()}
     assert type(row).from_columns(columns) == row
     assert type(row).from_columns({**columns, "a_later_column": 1}) == row
-
-
-def test_every_column_of_a_row_is_in_its_table() -> None:
-    rows = {
-        "shard_lease": Lease(NAMESPACE, "", "s", None, 3, TRIM_HORIZON),
-        "batch": Batch(NAMESPACE, "", "x", "me", 5, BatchState.FROZEN),
-        "application": Application(NAMESPACE, "arn@1", TRIM_HORIZON, 3),
-        "interval_output": IntervalOutput(NAMESPACE, (1, 2), 3),
-    }
-    for table in TABLES:
-        assert set(rows[table.name].columns()) == {column.name for column in table.columns}
 
 
 @pytest.mark.parametrize("name", ["a/b", "", " a", "a\n"])

@@ -86,7 +86,7 @@ def test_a_claim_that_is_cleared_alone_takes_nothing_if_its_runs_batch_is_gone(
     states = {"r": {"freeze": state}}
     monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", staticmethod(lambda **_: states))
     executed(make(), {})  # the tables are there
-    claim = make(freeze="freeze")
+    claim = make(freeze_task="freeze")
     if refused:
         with pytest.raises(AirflowFailException, match="b1"):
             executed(claim, {}, pulled="b1")
