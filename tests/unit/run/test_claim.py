@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shardbatch.core.batch import park
+from shardbatch.core.batch import BatchState, park
+from shardbatch.core.policies import Policies
 from shardbatch.core.ports import Verdict
 from shardbatch.errors import BatchParked, OwnerUnknown, Starving
 from shardbatch.run import Claim, Frozen, Outcome
@@ -69,6 +70,16 @@ def test_a_batch_that_waits_for_a_person_is_told_to_its_own_run_only(rig: Rig) -
         rig.claim("r1")
     rig.over("r1")
     assert rig.claim("r2").outcome is Outcome.HELD
+
+
+@pytest.mark.parametrize("verdict", [Verdict.OVER, Verdict.GONE])
+def test_a_batch_that_failed_too_often_is_parked_and_not_adopted(rig: Rig, verdict: Verdict) -> None:
+    frozen(rig)
+    rig.verdicts[str(rig.owner("r1"))] = verdict
+    assert rig.claim("r2", policies=Policies(max_attempts=1)).outcome is Outcome.HELD
+    (row,) = rig.batches()
+    assert (row.state, row.owner) == (BatchState.PARKED, str(rig.owner("r1")))
+    assert "parked by policy after 1 attempts" in (row.note or "")
 
 
 def test_what_others_have_is_named_with_its_owner(rig: Rig) -> None:
