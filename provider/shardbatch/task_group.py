@@ -214,9 +214,10 @@ class StreamBatch(TaskGroup):
         read = ReadOperator.partial(**step("read")).expand(entry=claim.output)
         self._require(time_fault(read.execution_timeout, self.dag.dagrun_timeout, self.spec.limits))
         self._ours["read"] = read
+        claimed: Any = claim.output
         freeze = FreezeOperator(
-            handed=claim.output["batch_id"],
-            claim_id=claim.output["claim_id"],
+            handed=claimed["batch_id"],
+            claim_id=claimed["claim_id"],
             **step("freeze", trigger_rule=TriggerRule.NONE_FAILED),
         )
         self._ours["freeze"] = freeze.as_setup()
@@ -307,7 +308,7 @@ class StreamBatch(TaskGroup):
         return super().add(task)
 
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        super().__exit__(kind, value, traceback)
+        super().__exit__(kind, value, traceback)  # type: ignore[no-untyped-call]
         if kind is None:
             self._wire()
 
