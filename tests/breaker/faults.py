@@ -21,6 +21,7 @@ from shardbatch.run.hold import Held
 from shardbatch.stores.outcome import Unclear, Write
 from tests.breaker.process import Process
 from tests.breaker.truth import look
+from tests.support.scripted import of_lag
 
 if TYPE_CHECKING:
     from tests.breaker.world import World
@@ -41,7 +42,7 @@ FATES = {
     "listing": ("throttled", "old", "racing", "lacking"),
     # throttled: an error, also for cut answers and expired iterators that the source gave up.  broken: another error.
     # empty, vague: a page of nothing, behind or not saying how far.  idle: several such pages, each as far behind as
-    # the one before.  tip: claims to be at the tip beside records.  childless: names none.
+    # the one before.  tip: a lag of zero beside records.  childless: names none.
     "page": ("throttled", "broken", "empty", "idle", "vague", "tip", "childless"),
     "landing": ("refused", "lost"),
     # down: the question fails.  wrong: a run that is active is taken for over.
@@ -162,8 +163,11 @@ class SteppedSource:
     def retention_ms(self) -> int | None:
         return self._stream.retention_ms()
 
-    def resolve(self, start: Position) -> Position:
-        return self._stream.resolve(start)
+    def clock_ms(self) -> int | None:
+        return self._stream.clock_ms()
+
+    def resolve(self, start: Position, shard_id: str | None = None) -> Position:
+        return self._stream.resolve(start, shard_id)
 
     def list_shards(self) -> Any:
         fate = self._process.pause("listing").word
@@ -183,14 +187,14 @@ class SteppedSource:
             if fate in ("empty", "idle", "vague"):
                 for _ in range(IDLE if fate == "idle" else 1):
                     lag = None if fate == "vague" else self._stream.behind(shard_id, position)
-                    yield Page(self._stream.nothing(), position, millis_behind_latest=lag)
+                    yield of_lag(Page(self._stream.nothing(), position), lag)
                 continue
             page = next(pages, None)
             if page is None:
                 return
             position = page.next
             if fate == "tip" and page.records.num_rows:
-                page = replace(page, millis_behind_latest=0)
+                page = of_lag(page, 0)
             yield replace(page, children=()) if fate == "childless" else page
 
     def end_reading(self, others: Callable[[], bool]) -> None:

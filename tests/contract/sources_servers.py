@@ -159,7 +159,7 @@ def to_tip(pages: Iterator[Page]) -> list[Page]:
     for page in pages:
         found.append(page)
         assert len(found) < 100, "the tip is not reached"
-        if page.ended or (page.records.num_rows == 0 and page.millis_behind_latest == 0):
+        if page.ended or page.at_tip:
             break
     return found
 

@@ -212,7 +212,6 @@ def test_records_are_delivered_although_nothing_is_behind_them(world: World) -> 
     for page in source.read(only(source).shard_id, TRIM_HORIZON):
         if page.records.num_rows:
             assert texts(page) == ["a", "b", "c"]
-            assert page.millis_behind_latest == 0
             assert not page.ended
             break
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -63,7 +63,7 @@ class ScriptedStream:
     ``answer_pages``: an answer has the records of so many pages, which are given out one by one.
     """
 
-    capabilities = Capabilities(lineage=True, timestamps=True, exact_tip=True)
+    capabilities = Capabilities(lineage=True, instants=True, arrival_times=True, place_lives=timedelta(minutes=5))
 
     def __init__(self, name: str = "orders", shards: int = 1, page_size: int = 3) -> None:
         self.name = name
@@ -141,7 +141,10 @@ class ScriptedStream:
     def _listed(self) -> list[Shard]:
         return [Shard(s.shard_id, s.parents, s.hash_range, s.closed) for s in self.shards.values() if not s.gone]
 
-    def resolve(self, start: Position) -> Position:
+    def clock_ms(self) -> int | None:
+        return self.now_ms
+
+    def resolve(self, start: Position, shard_id: str | None = None) -> Position:
         return at_timestamp(self.now_ms) if start.kind is Kind.LATEST else start
 
     def retention_ms(self) -> int:
@@ -170,15 +173,15 @@ class ScriptedStream:
             for at in range(0, max(1, len(answer)), self.page_size):
                 page, last = answer[at : at + self.page_size], at + self.page_size >= len(answer)
                 current = page[-1].place if page else current
-                yield Page(
+                whole = Page(
                     self._batch(page),
                     current,
                     ended=ended and last,
                     children=children if self.names_children and last else (),
-                    millis_behind_latest=lag if last else max(1, lag),
                     checkpoint_gone=gone and at == 0,
                     continues=at > 0,
                 )
+                yield of_lag(whole, lag if last else max(1, lag))
             first = False
             if ended:
                 return
@@ -204,6 +207,17 @@ class ScriptedStream:
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+def of_lag(page: Page, lag_ms: int | None) -> Page:
+    """The page as a source makes it that knows the tip by a lag only, as Kinesis does.
+
+    A lag of zero beside records says nothing, and a page of nothing without a lag is no answer.
+    """
+    nothing = page.records.num_rows == 0
+    return replace(
+        page, lag_ms=lag_ms, at_tip=nothing and lag_ms == 0, silent=nothing and lag_ms is None and not page.ended
+    )
 
 
 def follows(item: Item, position: Position) -> bool:

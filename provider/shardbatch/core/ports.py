@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Callable, Protocol
 
@@ -89,11 +90,18 @@ class LeaseStore(Protocol):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a source can do, declared and never probed."""
+    """What a source can do, declared and never probed.
+
+    ``lineage``: shards end in favour of children, which name their parents. ``instants``: a read can begin at an
+    instant (``AT_TIMESTAMP``), and ``LATEST`` resolves to one. ``arrival_times``: records say when they arrived;
+    without that no interval of them can be read. ``place_lives``: how long a read may stand between two records before
+    the service forgets its place; ``None`` if it never does.
+    """
 
     lineage: bool
-    timestamps: bool
-    exact_tip: bool
+    instants: bool
+    arrival_times: bool
+    place_lives: timedelta | None = None
 
 
 @dataclass(frozen=True)
@@ -109,13 +117,21 @@ class Page:
     ``requests`` counts the calls that the page cost, ``waiting`` what the service's limits did. ``arrival_time`` is
     null where the source does not tell it. ``continues`` says that the page has more records of the answer that the
     page before began: nothing was asked since, so it tells nothing newer of the shard.
+
+    ``at_tip`` says that the answer saw nothing behind the page at the moment at which it was made; by it a read ends.
+    Only the source knows how its service shows that, so a source sets it where it is sure, and nowhere else.
+    ``lag_ms`` is how far behind the tip the service says that the page is, ``None`` where it says nothing; services
+    put counts and flags there too. ``silent`` says that the page is no answer at all: the call was refused, or more
+    calls are needed for an answer. It has no records, and tells nothing of the shard.
     """
 
     records: pa.RecordBatch
     next: Position
     ended: bool = False
     children: tuple[Shard, ...] = ()
-    millis_behind_latest: int | None = None
+    at_tip: bool = False
+    lag_ms: int | None = None
+    silent: bool = False
     gone: bool = False
     checkpoint_gone: bool = False
     requests: int = 1
@@ -138,8 +154,16 @@ class Source(Protocol):
         """Every shard that the service lists, all pages, parents among them."""
         ...
 
-    def resolve(self, start: Position) -> Position:
-        """A start that stays the same for ever: ``LATEST`` becomes a timestamp or an exact position."""
+    def clock_ms(self) -> int | None:
+        """The service's own time: no record that arrives from now on has an earlier one. ``None`` if it tells none."""
+        ...
+
+    def resolve(self, start: Position, shard_id: str | None = None) -> Position:
+        """A start that always means the same: ``LATEST`` becomes an instant. Every other start stays as it is.
+
+        A source that cannot begin at an instant leaves ``LATEST`` as it is, too. Asked for a shard, it answers with the
+        place behind that shard's last record (``TRIM_HORIZON`` if it never had one).
+        """
         ...
 
     def retention_ms(self) -> int | None:

@@ -49,9 +49,13 @@ class LazySource:
         """Every shard that the service lists."""
         return self._source().list_shards()
 
-    def resolve(self, start: Position) -> Position:
-        """A start that stays the same for ever."""
-        return self._source().resolve(start)
+    def clock_ms(self) -> int | None:
+        """The service's own time, or ``None`` if it tells none."""
+        return self._source().clock_ms()
+
+    def resolve(self, start: Position, shard_id: str | None = None) -> Position:
+        """A start that always means the same."""
+        return self._source().resolve(start, shard_id)
 
     def retention_ms(self) -> int | None:
         """How long the service keeps a record, or ``None`` if it does not say."""

@@ -68,7 +68,7 @@ def test_twenty_refusals_in_a_row_are_waited_out_with_growing_jittered_spacing(w
     pages = until(iter(source.read(FIRST, TRIM_HORIZON)), 6)
     assert payloads(pages) == RECORDS
     # Each refusal shows as an empty page of unknown lag, so that the reader can look at its limits.
-    assert [page.millis_behind_latest for page in pages[:-1]] == [None] * 20
+    assert [page.lag_ms for page in pages[:-1]] == [None] * 20
     assert [page.records.num_rows for page in pages[:-1]] == [0] * 20
     spacing = world.spacing_ms()
     assert len(spacing) == 20

@@ -259,9 +259,9 @@ class ShardReader:
             gone, below, continues = False, Oddities(), True
             yield page
 
-    def _nothing(self, lag: int | None = None, **fields: Any) -> Iterator[Page]:
+    def _nothing(self, lag: int | None = None, *, ended: bool = False, **fields: Any) -> Iterator[Page]:
         """One empty page, made when it is asked for, so that it counts what the step cost."""
-        yield self._page(Piece(empty(), None), lag=lag, **fields)
+        yield self._page(Piece(empty(), None), lag=lag, ended=ended, silent=lag is None and not ended, **fields)
 
     def _page(self, piece: Piece, *, lag: int | None, **fields: Any) -> Page:
         if piece.next is not None:
@@ -272,7 +272,9 @@ class ShardReader:
         return Page(
             piece.records,
             self._next,
-            millis_behind_latest=lag,
+            # Beside records a lag of zero says nothing: services and emulators report it of any answer.
+            at_tip=lag == 0 and piece.records.num_rows == 0,
+            lag_ms=lag,
             requests=requests,
             oddities=piece.oddities,
             waiting=waiting,

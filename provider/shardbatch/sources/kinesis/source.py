@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,8 @@ class KinesisSource:
     :raises ConfigurationError: for a text that names no stream.
     """
 
-    capabilities = Capabilities(lineage=True, timestamps=True, exact_tip=False)
+    #: An iterator lives for 5 minutes (Kinesis API reference, GetShardIterator).
+    capabilities = Capabilities(lineage=True, instants=True, arrival_times=True, place_lives=timedelta(minutes=5))
 
     def __init__(
         self,
@@ -89,20 +91,26 @@ class KinesisSource:
         """
         return list_all(self._caller)
 
-    def resolve(self, start: Position) -> Position:
-        """``LATEST`` as the instant at which the service answers; every other position as it is.
+    def clock_ms(self) -> int | None:
+        """The ``Date`` of one answer, in whole seconds, cut off; ``None`` for a server that sends none.
 
-        The instant is the service's own ``Date``, because records carry the service's time and this machine's clock may
-        differ. It has whole seconds, cut off: records of the second before may come along, none is left out. A server
-        that sends no ``Date`` is asked at this machine's time.
+        :raises StreamNotFound: if there is no such stream.
+        """
+        headers: Mapping[str, str] = describe(self._caller)["ResponseMetadata"].get("HTTPHeaders", {})
+        date = headers.get("date")
+        return None if date is None else int(parsedate_to_datetime(date).timestamp()) * 1000
+
+    def resolve(self, start: Position, shard_id: str | None = None) -> Position:
+        """``LATEST`` as the instant at which the service answers, for all shards; every other position as it is.
+
+        The instant is the service's own, because records carry the service's time and this machine's clock may differ.
+        Records of the second before may come along, none is left out. Where the server tells no time, it is this
+        machine's.
         """
         if start.kind is not Kind.LATEST:
             return start
-        headers: Mapping[str, str] = describe(self._caller)["ResponseMetadata"].get("HTTPHeaders", {})
-        date = headers.get("date")
-        if date is None:
-            return at_timestamp(self._caller.clock.now_ms())
-        return at_timestamp(int(parsedate_to_datetime(date).timestamp()) * 1000)
+        there = self.clock_ms()
+        return at_timestamp(self._caller.clock.now_ms() if there is None else there)
 
     def retention_ms(self) -> int | None:
         """How long the stream keeps a record, or ``None`` if the server does not say.
