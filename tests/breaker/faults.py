@@ -155,13 +155,16 @@ class SteppedSource:
     def __init__(self, world: World, process: Process) -> None:
         self._lacking = False
         self._stream, self._process = world.stream, process
-        self.name, self.capabilities = world.stream.name, world.stream.capabilities
+        self.name, self.capabilities, self.words = world.stream.name, world.stream.capabilities, world.stream.words
 
     def identity(self) -> str:
         return self._stream.identity()
 
     def retention_ms(self) -> int | None:
         return self._stream.retention_ms()
+
+    def missing(self, listing: Any) -> str:
+        return self._stream.missing(listing)
 
     def clock_ms(self) -> int | None:
         return self._stream.clock_ms()

@@ -18,7 +18,8 @@ from shardbatch.core.ports import Clock, Page
 from shardbatch.core.position import Position
 from shardbatch.core.shard import Shard
 from shardbatch.local import StreamServer
-from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
+from shardbatch.sources.kinesis.options import KinesisOptions
+from shardbatch.sources.kinesis.source import KinesisSource
 from tests.support.aws import REGION, AwsServer
 from tests.support.waiting import wait_until
 

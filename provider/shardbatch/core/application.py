@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from shardbatch.core.owner import Owner
-from shardbatch.core.position import Position
+from shardbatch.core.position import LATEST, TRIM_HORIZON, Position
 from shardbatch.core.rows import APPLICATION, SCHEMA_VERSION, Columns, Key, Namespace, Row, int_or_none, text_or_none
 from shardbatch.errors import UnsupportedSchema
 
@@ -42,7 +42,9 @@ class Group:
 class Application(Row):
     """An independent consumer of a stream.
 
-    ``stream_id`` tells the stream from another one of the same name; ``start_position`` is resolved, never ``LATEST``.
+    ``stream_id`` tells the stream from another one of the same name. ``start_position`` is resolved: it is ``LATEST``
+    only of a stream that cannot be read from an instant, and then ``start_places`` has the place of each shard that was
+    there at the first claim.
     ``claimed_by`` are the groups that have claimed leases, so that one that took the name by mistake is told.
     ``retention_ms`` is how long the stream kept a record at the last claim, ``None`` if nobody said. Records that
     arrived before ``gone_before_ms`` may be gone whatever the retention is: it was changed since.
@@ -64,6 +66,13 @@ class Application(Row):
     longest_retention_ms: int | None = None
     importing: str | None = None
     shown_intervals: tuple[tuple[int, int], ...] = ()
+    start_places: tuple[tuple[str, Position], ...] = ()
+
+    @property
+    def root_start(self) -> Position:
+        """Where a shard begins that has no place of its own and comes from no other shard: one that was not there when
+        the application began at the tips of the others is new, so all that it holds is wanted."""
+        return TRIM_HORIZON if self.start_position == LATEST else self.start_position
 
     @property
     def key(self) -> Key:
@@ -89,6 +98,7 @@ class Application(Row):
             "longest_retention_ms": self.longest_retention_ms,
             "importing": self.importing,
             "shown_intervals": json.dumps(self.shown_intervals) if self.shown_intervals else None,
+            "start_places": _places_text(self.start_places),
             "row_count": self.row_count,
         }
 
@@ -120,6 +130,7 @@ class Application(Row):
             longest_retention_ms=int_or_none(get("longest_retention_ms")),
             importing=text_or_none(get("importing")),
             shown_intervals=tuple((int(start), int(end)) for start, end in json.loads(get("shown_intervals") or "[]")),
+            start_places=_places(get("start_places")),
         )
 
     def joined(self, group: Group) -> Application:
@@ -179,9 +190,19 @@ class Application(Row):
 
     def renewed(self, stream_id: str, start: Position, note: str) -> Application:
         """On another stream of the same name, from a start of its own."""
-        return replace(self.acted(note), stream_id=stream_id, start_position=start)
+        fresh = TRIM_HORIZON if start == LATEST else start  # the tips were those of the other stream
+        return replace(self.acted(note), stream_id=stream_id, start_position=fresh, start_places=())
 
 
 def _groups(text: Any) -> tuple[Group, ...]:
     names = [item.name for item in fields(Group)]  # what a later version may have added is passed over
     return tuple(Group(**{name: item[name] for name in names}) for item in json.loads(text or "[]"))
+
+
+def _places_text(places: tuple[tuple[str, Position], ...]) -> str | None:
+    texts = {shard_id: str(place) for shard_id, place in places}
+    return json.dumps(texts, separators=(",", ":")) if texts else None
+
+
+def _places(text: Any) -> tuple[tuple[str, Position], ...]:
+    return tuple((shard_id, Position.parse(place)) for shard_id, place in json.loads(text or "{}").items())

@@ -14,7 +14,7 @@ from typing import Any
 
 from shardbatch.core.position import Kind, Position, acceptable, after, lowest
 from shardbatch.core.rows import SHARD_LEASE, Columns, Key, Namespace, Row, int_or_none, text_or_none
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.skipped import left_of
 from shardbatch.core.slice import Gap, Slice, gaps_of_text, gaps_to_text
 from shardbatch.errors import ProtocolError
@@ -47,7 +47,7 @@ class Lease(Row):
     checkpoint: Position
     completed: bool = False
     parent_shard_ids: tuple[str, ...] = ()
-    hash_range: HashRange | None = None
+    hash_range: KeyRange | None = None
     batch_id: str | None = None
     read_group: str | None = None
     pending: Slice | None = None
@@ -116,7 +116,7 @@ class Lease(Row):
             checkpoint=Position.parse(columns["checkpoint"]),
             completed=bool(get("completed")),
             parent_shard_ids=tuple(json.loads(parents)) if parents != NO_PARENTS else (),
-            hash_range=HashRange.parse(columns["hash_range"]) if get("hash_range") else None,
+            hash_range=KeyRange.parse(columns["hash_range"]) if get("hash_range") else None,
             batch_id=text_or_none(get("batch_id")),
             read_group=text_or_none(get("read_group")),
             pending=Slice.loads(columns["pending"]) if get("pending") else None,

@@ -13,7 +13,7 @@ from shardbatch.core.decision import Decision
 from shardbatch.core.position import Position
 from shardbatch.core.root_owner import Handover, Holder
 from shardbatch.core.rows import Columns, Key, Namespace, Row, Table
-from shardbatch.core.shard import Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.slice import NOTHING_ODD, LandedFile, Oddities
 from shardbatch.core.start import Begun, EndRecord, Left, Start
 from shardbatch.core.waiting import NO_WAITING, Waiting
@@ -95,13 +95,31 @@ class Capabilities:
     ``lineage``: shards end in favour of children, which name their parents. ``instants``: a read can begin at an
     instant (``AT_TIMESTAMP``), and ``LATEST`` resolves to one. ``arrival_times``: records say when they arrived;
     without that no interval of them can be read. ``place_lives``: how long a read may stand between two records before
-    the service forgets its place; ``None`` if it never does.
+    the service forgets its place; ``None`` if it never does. ``key_space``: the keys that the open shards divide among
+    them, each shard with its ``hash_range``; ``None`` where shards have no ranges.
     """
 
     lineage: bool
     instants: bool
     arrival_times: bool
     place_lives: timedelta | None = None
+    key_space: KeyRange | None = None
+
+
+@dataclass(frozen=True)
+class Words:
+    """How those who use a service speak of it, for errors and logs of code that knows no service.
+
+    ``busy`` says with whom its limits are shared and what to do, a sentence that goes on; ``look``, after "look at the
+    stream", how to see its shards. ``foreign``, ``broken`` and ``dropped`` say, after a number of records, what
+    happened to them (:class:`~shardbatch.core.slice.Oddities`).
+    """
+
+    busy: str = "Other readers share what the service allows: lower their rate"
+    look: str = ""
+    foreign: str = "belong to another shard by their key; they were delivered"
+    broken: str = "look like several in one and cannot be taken apart; they were delivered as they are"
+    dropped: str = "came in one with some of another shard; these were DROPPED, as the stream says"
 
 
 @dataclass(frozen=True)
@@ -145,13 +163,21 @@ class Source(Protocol):
 
     name: str
     capabilities: Capabilities
+    words: Words
 
     def identity(self) -> str:
-        """What tells this stream from another one of the same name (Kinesis: ARN and creation time)."""
+        """What tells this stream from another one of the same name, as an address and the time of its creation."""
         ...
 
     def list_shards(self) -> Sequence[Shard]:
         """Every shard that the service lists, all pages, parents among them."""
+        ...
+
+    def missing(self, listing: Sequence[Shard]) -> str:
+        """What a listing of this stream lacks, as far as the listing itself shows it; empty if nothing.
+
+        It is in sentences, the first of which goes on after "In 3 listings". Nothing is asked of the service.
+        """
         ...
 
     def clock_ms(self) -> int | None:

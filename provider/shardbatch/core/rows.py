@@ -125,7 +125,8 @@ APPLICATION = Table(
     "row_count",
     _columns(
         "stream_id:text start_position:text schema_version:int deployments:text claimed_by:text last_action:text "
-        "retention_ms:int gone_before_ms:int longest_retention_ms:int importing:text shown_intervals:text row_count:int"
+        "retention_ms:int gone_before_ms:int longest_retention_ms:int importing:text shown_intervals:text "
+        "start_places:text row_count:int"
     ),
 )
 INTERVAL = Table("interval_output", ("scope", "span"), "row_count", _columns("number:int roots:text row_count:int"))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shardbatch.core.ports import Capabilities, Page, Source
+    from shardbatch.core.ports import Capabilities, Page, Source, Words
     from shardbatch.core.position import Position
     from shardbatch.core.shard import Shard
 
@@ -41,6 +41,11 @@ class LazySource:
         """What the source can do."""
         return self._source().capabilities
 
+    @property
+    def words(self) -> Words:
+        """How those who use the service speak of it."""
+        return self._source().words
+
     def identity(self) -> str:
         """What tells this stream from another one of the same name."""
         return self._source().identity()
@@ -48,6 +53,10 @@ class LazySource:
     def list_shards(self) -> Sequence[Shard]:
         """Every shard that the service lists."""
         return self._source().list_shards()
+
+    def missing(self, listing: Sequence[Shard]) -> str:
+        """What a listing of the stream lacks, or nothing."""
+        return self._source().missing(listing)
 
     def clock_ms(self) -> int | None:
         """The service's own time, or ``None`` if it tells none."""

@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shardbatch.core.choices import Choice, chosen
-from shardbatch.core.policies import Deaggregate, FanOut, StartingPosition
+from shardbatch.core.policies import StartingPosition
 from shardbatch.core.position import LATEST, TRIM_HORIZON, Position, at_timestamp
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.arns import region_for, require_one_region
 from shardbatch.hooks.connections import aws_client, require_id
+from shardbatch.sources.kinesis.options import Deaggregate, FanOut
 
 if TYPE_CHECKING:
     from shardbatch.core.ports import Source
@@ -157,7 +158,8 @@ class KinesisStream:
             retries={"total_max_attempts": 1, "mode": "standard"},  # the source itself retries, at the shard's pace
             max_pool_connections=64,
         )
-        from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
+        from shardbatch.sources.kinesis.options import KinesisOptions
+        from shardbatch.sources.kinesis.source import KinesisSource
 
         options = KinesisOptions(
             page_records=self.page_records,

@@ -94,15 +94,17 @@ class ReadEnd:
             )
         return self.cut is not None
 
-    def require_answer(self) -> None:
-        """See that anything was heard of the shard: if not, nobody knows whether it has records."""
+    def require_answer(self, busy: str) -> None:
+        """See that anything was heard of the shard: if not, nobody knows whether it has records.
+
+        :param busy: the source's words for limits that others share.
+        """
         if self.cut is None and not self._answered:
             seconds = self._clock.monotonic() - self._began
             self.cut = Throttled(
                 "No answer came in {:.0f} s: every call was refused, or nothing was said.".format(seconds),
-                remedy="A retry, or the next run, begins at the same place. Other readers share the shard's 5 calls "
-                "and 2 MiB a second: lower their rate, use enhanced fan-out, or give a run more time "
-                "(ReadLimits.duration).",
+                remedy="A retry, or the next run, begins at the same place. {}, or give a run more time "
+                "(ReadLimits.duration).".format(busy),
             )
 
     def _has_passed(self, interval: Interval) -> bool:

@@ -156,7 +156,7 @@ def read_shard(read: ShardRead) -> Pages:
         yield from _pages(read, tally, writer)
         lost = read.held.lost
         if not lost:
-            tally.end.require_answer()
+            tally.end.require_answer(read.consumer.source.words.busy)
             if tally.end.cut is not None and tally.next == lease.checkpoint and tally.nothing_told:
                 raise tally.end.cut
     except BaseException:
@@ -187,10 +187,13 @@ def read_shard(read: ShardRead) -> Pages:
 def _tell_oddities(read: ShardRead, landed: Slice) -> None:
     """Warn of each kind that there is, by numbers of records."""
     odd = landed.oddities
+    if not odd:
+        return
+    words = read.consumer.source.words
     for count, what in (
-        (odd.foreign, "belong to another shard by their hash key; they were delivered"),
-        (odd.broken, "look like aggregates and cannot be taken apart; they were delivered as they are"),
-        (odd.dropped, "are in aggregates that hold some of another shard; these were DROPPED, as the stream says"),
+        (odd.foreign, words.foreign),
+        (odd.broken, words.broken),
+        (odd.dropped, words.dropped),
         (
             odd.below,
             "came that stand before the place that was asked for; they were left out. If they were never read, the "

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from shardbatch.core.policies import FanOut
 from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
 from shardbatch.errors import SourceError, StreamNotFound, Throttled
-from shardbatch.sources.kinesis import KinesisSource
+from shardbatch.sources.kinesis.options import FanOut
 from shardbatch.sources.kinesis.registration import consumer_name
+from shardbatch.sources.kinesis.source import KinesisSource
 from tests.integration.sources.kinesis_world import FIRST, STREAM, World, payloads, stopped_server, take, until
 from tests.support.aggregates import FIXTURE
 

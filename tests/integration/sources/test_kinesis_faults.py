@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from botocore.awsrequest import AWSResponse
 
-from shardbatch.core.policies import FanOut
 from shardbatch.core.ports import Page
 from shardbatch.core.position import TRIM_HORIZON, after
 from shardbatch.errors import InvalidAnswer, SourceError, StreamNotFound, Throttled
 from shardbatch.sources.kinesis.calls import Unreachable
+from shardbatch.sources.kinesis.options import FanOut
 from tests.integration.sources.kinesis_world import FIRST, STREAM, World, payloads, stopped_server, take, until
 
 RECORDS = [b"r%d" % n for n in range(6)]

@@ -16,7 +16,7 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.position import LATEST, SHARD_END, TRIM_HORIZON, Position, after
 from shardbatch.core.rows import SHARD_LEASE, TABLES, Key, Namespace
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.slice import Gap, LandedFile, Oddities, Slice
 from shardbatch.core.start import Start
 from shardbatch.errors import ProtocolError
@@ -31,7 +31,7 @@ SLICE = Slice(
 
 @pytest.fixture
 def lease() -> Lease:
-    return leases.add(NAMESPACE, "", Shard("s", ("p",), HashRange(0, 9)), TRIM_HORIZON, 41, 1)
+    return leases.add(NAMESPACE, "", Shard("s", ("p",), KeyRange(0, 9)), TRIM_HORIZON, 41, 1)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def frozen() -> Batch:
     "row",
     [
         Lease(
-            NAMESPACE, "sc", "s", "me", 3, after("5", 2), True, ("p", "q"), HashRange(1, 2), "x", "001", SLICE,
+            NAMESPACE, "sc", "s", "me", 3, after("5", 2), True, ("p", "q"), KeyRange(1, 2), "x", "001", SLICE,
             7, 8, 9, 10, begins=after("4"), skipped=(Gap(after("1"), until=after("2")),),
         ),
         Lease(NAMESPACE, "", "s", None, 3, TRIM_HORIZON),
@@ -58,6 +58,7 @@ def frozen() -> Batch:
             NAMESPACE, "arn@1", TRIM_HORIZON, 3, deployments=("a", "b"),
             claimed_by=(Group("a", "dag", "orders", 7), Group("b", "dag", "", 8)), last_action="z",
             retention_ms=9, gone_before_ms=8, longest_retention_ms=10, shown_intervals=((1, 2), (3, 4)),
+            start_places=(("s", after("7")),),
         ),
     ],
 )  # fmt: skip

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from botocore.awsrequest import AWSResponse
 
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.errors import InvalidAnswer
 from shardbatch.sources.kinesis import decoder
 from shardbatch.sources.kinesis.calls import DECODED, Caller
@@ -104,7 +104,7 @@ def test_an_end_with_children_is_the_same_from_both() -> None:
     assert ours == by_botocore(body)
     assert ours.next_iterator is None
     assert ours.children == (
-        Shard("shardId-000000000001", ("shardId-000000000000",), HashRange(0, 2**127 - 1)),
+        Shard("shardId-000000000001", ("shardId-000000000000",), KeyRange(0, 2**127 - 1)),
         Shard("shardId-000000000002", ("shardId-000000000000",)),
     )
 

@@ -13,16 +13,15 @@ import pytest
 
 from shardbatch.core.ports import Clock
 from shardbatch.core.position import TRIM_HORIZON, Position, after, at_timestamp
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.errors import ConfigurationError, InvalidAnswer, SourceError, Throttled
-from shardbatch.sources import load_source
-from shardbatch.sources.kinesis import KinesisOptions, KinesisSource, event_stream
+from shardbatch.sources.kinesis import event_stream
 from shardbatch.sources.kinesis.deaggregation import fresh
 from shardbatch.sources.kinesis.decoder import SCHEMA
 from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import to_shard
-from shardbatch.sources.kinesis.options import StreamName
+from shardbatch.sources.kinesis.options import KinesisOptions, StreamName
 from shardbatch.sources.kinesis.pace import MIB, Pace, Patience
 from shardbatch.sources.kinesis.reader import EPOCH, checkpoint_gone, iterator_parameters
 
@@ -90,12 +89,6 @@ def test_an_option_out_of_its_range_is_refused(name: str, value: Any) -> None:
         KinesisOptions(**{name: value})
 
 
-def test_a_scheme_leads_to_its_source() -> None:
-    assert load_source("kinesis") is KinesisSource
-    with pytest.raises(ConfigurationError, match="kinesis"):
-        load_source("carrier-pigeon")
-
-
 # listings
 
 
@@ -118,7 +111,7 @@ def test_an_ending_number_closes_whatever_its_value() -> None:  # K-1
     }
     shard = to_shard(item)
     assert not shard.closed
-    assert shard.hash_range == HashRange(0, 2**128 - 1)
+    assert shard.hash_range == KeyRange(0, 2**128 - 1)
     # An emulator ends every shard at a number far below those of its records.
     item["SequenceNumberRange"]["EndingSequenceNumber"] = "9223372036854775807"
     assert to_shard(item).closed

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.errors import InvalidAnswer
 
 SCHEMA = pa.schema(
@@ -171,5 +171,5 @@ def _child(child: Mapping[str, Any]) -> Shard:
     return Shard(
         child["ShardId"],
         tuple(dict.fromkeys(child.get("ParentShards") or ())),
-        HashRange(int(span["StartingHashKey"]), int(span["EndingHashKey"])) if span else None,
+        KeyRange(int(span["StartingHashKey"]), int(span["EndingHashKey"])) if span else None,
     )

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from botocore import exceptions as failed
 
-from shardbatch.errors import IteratorExpired, ShardNotFound, SourceError, StreamNotFound, Throttled
+from shardbatch.errors import IteratorExpired, ShardNotFound, SourceError, Throttled
+from shardbatch.sources.kinesis.words import BUSY
 
 
 class Unreachable(SourceError):
@@ -52,6 +53,9 @@ class Kind:
     final: bool = False
 
 
+#: What to do about a stream that is not found.
+WHICH_STREAM = "Check the stream's name, region and account in the DAG and in its connection."
+
 _DENIED = Kind(
     SourceError, "Check the permissions of the connection's role and the stream's policy (docs/iam.md).", final=True
 )
@@ -91,7 +95,7 @@ KINDS: Mapping[str, Kind] = {
             "ThrottledException",
             "TooManyRequestsException",
         ),
-        Kind(Throttled),
+        Kind(Throttled, BUSY),
     ),
     **dict.fromkeys(
         (
@@ -186,7 +190,7 @@ def named(operation: str, where: str, code: str, message: str, status: int = 0) 
         kind = Kind(Unreachable) if status >= 500 else _UNKNOWN
     remedy = kind.remedy
     if kind.error is ShardNotFound and operation not in OF_A_SHARD:
-        remedy = StreamNotFound.remedy
+        remedy = WHICH_STREAM
     error = kind.error(text, remedy=remedy)
     if kind.final:
         error.retryable = False

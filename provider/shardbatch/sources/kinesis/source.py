@@ -11,20 +11,21 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from shardbatch.core.policies import FanOut
 from shardbatch.core.ports import Capabilities, Clock, Page
 from shardbatch.core.position import SHARD_END, Kind, Position, at_timestamp
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.decoder import empty
 from shardbatch.sources.kinesis.fan_out import Choosing, Deadline, Progress
+from shardbatch.sources.kinesis.hash_space import HASH_KEYS, missing
 from shardbatch.sources.kinesis.listing import describe, list_all
-from shardbatch.sources.kinesis.options import KinesisOptions, StreamName
+from shardbatch.sources.kinesis.options import FanOut, KinesisOptions, StreamName
 from shardbatch.sources.kinesis.pace import Pace
 from shardbatch.sources.kinesis.polling import Polling, Way
 from shardbatch.sources.kinesis.reader import ShardReader
 from shardbatch.sources.kinesis.registration import Registration, consumer_name
 from shardbatch.sources.kinesis.subscription import Subscribing
+from shardbatch.sources.kinesis.words import WORDS
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -48,7 +49,10 @@ class KinesisSource:
     """
 
     #: An iterator lives for 5 minutes (Kinesis API reference, GetShardIterator).
-    capabilities = Capabilities(lineage=True, instants=True, arrival_times=True, place_lives=timedelta(minutes=5))
+    capabilities = Capabilities(
+        lineage=True, instants=True, arrival_times=True, place_lives=timedelta(minutes=5), key_space=HASH_KEYS
+    )
+    words = WORDS
 
     def __init__(
         self,
@@ -62,7 +66,7 @@ class KinesisSource:
         self.name = named.name
         self._caller = Caller(client, named, clock or real_clock(), options or KinesisOptions())
         self._paces: dict[str, Pace] = {}
-        self._ranges: dict[str, HashRange | None] = {}
+        self._ranges: dict[str, KeyRange | None] = {}
         self._lock = threading.Lock()
         self._listing = threading.Lock()
         self._registration = self._fan_out()
@@ -90,6 +94,10 @@ class KinesisSource:
         :raises StreamNotFound: if there is no such stream.
         """
         return list_all(self._caller)
+
+    def missing(self, listing: Sequence[Shard]) -> str:
+        """The hash keys that no open shard of a listing covers, and its closed shards without children."""
+        return missing(listing)
 
     def clock_ms(self) -> int | None:
         """The ``Date`` of one answer, in whole seconds, cut off; ``None`` for a server that sends none.
@@ -176,7 +184,7 @@ class KinesisSource:
                 self._paces[shard_id] = Pace(self._caller.clock, 1 / options.calls_per_second, idle)
             return self._paces[shard_id]
 
-    def _range(self, shard_id: str) -> HashRange | None:
+    def _range(self, shard_id: str) -> KeyRange | None:
         """The hash range of a shard, which never changes; ``None`` if it is not listed (any more)."""
         with self._listing:
             if shard_id not in self._ranges:
