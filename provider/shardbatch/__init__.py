@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from shardbatch.core.policies import ShardErrors as ShardErrors
     from shardbatch.core.policies import Sink as Sink
     from shardbatch.core.policies import StartingPosition as StartingPosition
+    from shardbatch.hooks.kinesis import KinesisStream as KinesisStream
     from shardbatch.hooks.leases import DynamoDBLeases as DynamoDBLeases
     from shardbatch.hooks.leases import SQLLeases as SQLLeases
     from shardbatch.hooks.staging import Staging as Staging
-    from shardbatch.hooks.streams import KinesisStream as KinesisStream
     from shardbatch.landing.batch import open_batch as open_batch
     from shardbatch.landing.committed import CommittedFile as CommittedFile
     from shardbatch.landing.committed import read_committed_files as read_committed_files
@@ -67,7 +67,7 @@ _HOMES = {
     "FreezeOperator": "operators.freeze",
     "GapPolicy": "core.policies",
     "Intervals": "core.policies",
-    "KinesisStream": "hooks.streams",
+    "KinesisStream": "hooks.kinesis",
     "Outputs": "core.policies",
     "ParkBatchOperator": "operators.actions",
     "Policies": "core.policies",

@@ -18,7 +18,7 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.renamed import renamed
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.operators.claim import ClaimOperator
 from shardbatch.operators.commit import CommitOperator, ReportOperator
 from shardbatch.operators.end_record import is_given, record_ends
@@ -84,7 +84,7 @@ class StreamBatch(TaskGroup):
         group_id: str,
         *,
         app_name: str,
-        stream: KinesisStream,
+        stream: Stream,
         leases: Leases | None = None,
         staging: Staging | None = None,
         limits: ReadLimits | None = None,
@@ -121,7 +121,7 @@ class StreamBatch(TaskGroup):
         return self.application.app_name
 
     @property
-    def stream(self) -> KinesisStream:
+    def stream(self) -> Stream:
         """What is read."""
         return self.application.stream
 
