@@ -14,7 +14,7 @@ from botocore.awsrequest import AWSResponse
 from shardbatch.core.ports import Page
 from shardbatch.core.position import TRIM_HORIZON, after
 from shardbatch.errors import InvalidAnswer, SourceError, StreamNotFound, Throttled
-from shardbatch.sources.kinesis.calls import Unreachable
+from shardbatch.sources.aws.refusals import Unreachable
 from shardbatch.sources.kinesis.options import FanOut
 from tests.integration.sources.kinesis_world import FIRST, STREAM, World, payloads, stopped_server, take, until
 

@@ -17,10 +17,11 @@ from botocore.awsrequest import AWSResponse
 
 from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.errors import InvalidAnswer
+from shardbatch.sources.aws.pace import Pace
 from shardbatch.sources.kinesis import decoder
 from shardbatch.sources.kinesis.calls import DECODED, Caller
 from shardbatch.sources.kinesis.options import KinesisOptions, StreamName
-from shardbatch.sources.kinesis.pace import Pace
+from shardbatch.sources.kinesis.pace import RATE
 from shardbatch.sources.kinesis.source import real_clock
 
 CHILDREN = [
@@ -80,7 +81,7 @@ def by_botocore(body: bytes) -> decoder.Decoded:
 
 def call(client: Any, **fields: Any) -> tuple[Caller, Callable[[], decoder.Decoded]]:
     caller = Caller(client, StreamName("s"), real_clock(), KinesisOptions())
-    pace = Pace(real_clock(), 0.0, 0.0)
+    pace = Pace(real_clock(), 0.0, 0.0, RATE)
     return caller, lambda: caller.records("i", pace)
 
 

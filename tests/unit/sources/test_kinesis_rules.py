@@ -16,13 +16,14 @@ from shardbatch.core.position import TRIM_HORIZON, Position, after, at_timestamp
 from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.errors import ConfigurationError, InvalidAnswer, SourceError, Throttled
+from shardbatch.sources.aws.pace import Pace, Patience
 from shardbatch.sources.kinesis import event_stream
 from shardbatch.sources.kinesis.deaggregation import fresh
 from shardbatch.sources.kinesis.decoder import SCHEMA
 from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import to_shard
 from shardbatch.sources.kinesis.options import KinesisOptions, StreamName
-from shardbatch.sources.kinesis.pace import MIB, Pace, Patience
+from shardbatch.sources.kinesis.pace import MIB, RATE
 from shardbatch.sources.kinesis.reader import EPOCH, checkpoint_gone, iterator_parameters
 
 ARN = "arn:aws:kinesis:eu-west-1:210987654321:stream/orders"
@@ -202,7 +203,7 @@ def test_a_checkpoint_is_gone_when_the_first_record_is_a_later_one_or_there_is_n
 
 def test_calls_keep_their_distance() -> None:
     time = Time()
-    pace = Pace(time.clock, 0.25, 1.0)
+    pace = Pace(time.clock, 0.25, 1.0, RATE)
     starts = []
     for _ in range(5):
         pace.take()
@@ -213,7 +214,7 @@ def test_calls_keep_their_distance() -> None:
 
 def test_an_idle_shard_is_asked_once_a_second() -> None:  # R62
     time = Time()
-    pace = Pace(time.clock, 0.25, 1.0)
+    pace = Pace(time.clock, 0.25, 1.0, RATE)
     pace.take()
     pace.answered(0, idle=True)
     assert pace.remaining() == 1.0
@@ -224,7 +225,7 @@ def test_an_idle_shard_is_asked_once_a_second() -> None:  # R62
 )
 def test_bytes_are_paid_for_from_the_end_of_the_answer(metered: int, rest: float) -> None:
     time = Time()
-    pace = Pace(time.clock, 0.25, 1.0)
+    pace = Pace(time.clock, 0.25, 1.0, RATE)
     pace.take()
     time.now += 3.0  # the answer takes its time to come in
     pace.answered(metered, idle=False)
@@ -233,7 +234,7 @@ def test_bytes_are_paid_for_from_the_end_of_the_answer(metered: int, rest: float
 
 def test_a_short_answer_does_not_shorten_the_distance() -> None:
     time = Time()
-    pace = Pace(time.clock, 0.25, 1.0)
+    pace = Pace(time.clock, 0.25, 1.0, RATE)
     pace.take()
     pace.answered(1, idle=False)
     assert pace.remaining() == 0.25
@@ -271,7 +272,7 @@ def test_patience_ends_and_begins_anew_after_a_good_answer() -> None:
 
 def test_only_waiting_for_the_services_limits_counts_as_that() -> None:
     time = Time()
-    pace = Pace(time.clock, 0.25, 10.0)
+    pace = Pace(time.clock, 0.25, 10.0, RATE)
     assert pace.take() == 0
     pace.answered(0, idle=True)
     assert pace.wait() == 0.25  # of the ten seconds

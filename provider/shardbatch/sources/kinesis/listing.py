@@ -8,8 +8,9 @@ from typing import Any
 
 from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.errors import InvalidAnswer, ShardNotFound, SourceError, StreamNotFound
-from shardbatch.sources.kinesis.calls import Caller, StreamBusy, TokenExpired
-from shardbatch.sources.kinesis.refusals import WHICH_STREAM
+from shardbatch.sources.aws.refusals import WHICH_STREAM
+from shardbatch.sources.kinesis.calls import Caller
+from shardbatch.sources.kinesis.refusals import StreamBusy, TokenExpired
 
 CREATING_POLL = 0.5
 #: Denials in a row after which a stream counts as missing, which is final: the service may deny one that it has for a

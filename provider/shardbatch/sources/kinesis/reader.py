@@ -16,14 +16,15 @@ from shardbatch.core.shard import Shard
 from shardbatch.core.slice import Oddities
 from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.errors import InvalidAnswer, IteratorExpired, ShardNotFound, SourceError, Throttled
-from shardbatch.sources.kinesis.calls import Caller, PlaceRefused, Unreachable
+from shardbatch.sources.aws.refusals import Unreachable
+from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.deaggregation import AskRange, Piece, fresh, pieces
 from shardbatch.sources.kinesis.decoder import Decoded, empty
 from shardbatch.sources.kinesis.end_proof import EndProof, Found
 from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import list_all
 from shardbatch.sources.kinesis.polling import Polling, Wait, Way
-from shardbatch.sources.kinesis.refusals import malformed
+from shardbatch.sources.kinesis.refusals import PlaceRefused, malformed
 
 #: Steps of the proof of an end between two pages; more than most proofs have.
 SILENT_STEPS = 20

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 from shardbatch.core.ports import Capabilities, Clock, Page
 from shardbatch.core.position import SHARD_END, Kind, Position, at_timestamp
 from shardbatch.core.shard import KeyRange, Shard
+from shardbatch.sources.aws.pace import Pace
 from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.decoder import empty
 from shardbatch.sources.kinesis.fan_out import Choosing, Deadline, Progress
 from shardbatch.sources.kinesis.hash_space import HASH_KEYS, missing
 from shardbatch.sources.kinesis.listing import describe, list_all
 from shardbatch.sources.kinesis.options import FanOut, KinesisOptions, StreamName
-from shardbatch.sources.kinesis.pace import Pace
+from shardbatch.sources.kinesis.pace import RATE
 from shardbatch.sources.kinesis.polling import Polling, Way
 from shardbatch.sources.kinesis.reader import ShardReader
 from shardbatch.sources.kinesis.registration import Registration, consumer_name
@@ -181,7 +182,7 @@ class KinesisSource:
         with self._lock:
             if shard_id not in self._paces:
                 idle = options.idle_interval.total_seconds()
-                self._paces[shard_id] = Pace(self._caller.clock, 1 / options.calls_per_second, idle)
+                self._paces[shard_id] = Pace(self._caller.clock, 1 / options.calls_per_second, idle, RATE)
             return self._paces[shard_id]
 
     def _range(self, shard_id: str) -> KeyRange | None:

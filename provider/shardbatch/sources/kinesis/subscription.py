@@ -7,9 +7,10 @@ from collections.abc import Generator
 from typing import Any
 
 from shardbatch.errors import InvalidAnswer, ShardNotFound, Throttled
-from shardbatch.sources.kinesis.calls import Caller, PlaceRefused, StreamBusy
+from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.decoder import Decoded
 from shardbatch.sources.kinesis.polling import Wait
+from shardbatch.sources.kinesis.refusals import PlaceRefused, StreamBusy
 from shardbatch.sources.kinesis.registration import LOOK_EVERY, Registration
 from shardbatch.sources.kinesis.words import BUSY
 
