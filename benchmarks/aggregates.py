@@ -22,9 +22,9 @@ from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 
 from shardbatch.core.shard import KeyRange
 from shardbatch.sources.kinesis.deaggregation import pieces
-from shardbatch.sources.kinesis.decoder import SCHEMA
 from shardbatch.sources.kinesis.hash_space import HASH_KEYS
 from shardbatch.sources.kinesis.options import Deaggregate
+from shardbatch.sources.records import SCHEMA
 
 WHOLE, HALF = HASH_KEYS, KeyRange(0, HASH_KEYS.end // 2)
 

@@ -22,9 +22,9 @@ from shardbatch.core.slice import NOTHING_ODD, Oddities
 from shardbatch.sources.kinesis import deaggregation
 from shardbatch.sources.kinesis.aggregate import take_apart
 from shardbatch.sources.kinesis.deaggregation import Piece, fresh, pieces
-from shardbatch.sources.kinesis.decoder import SCHEMA
 from shardbatch.sources.kinesis.hash_space import HASH_KEYS
 from shardbatch.sources.kinesis.options import Deaggregate
+from shardbatch.sources.records import SCHEMA
 from tests.support.aggregates import FIXTURE, MAGIC, Packed, number, pack, sealed, text
 
 WHOLE = HASH_KEYS

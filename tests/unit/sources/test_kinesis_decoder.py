@@ -23,6 +23,7 @@ from shardbatch.sources.kinesis.calls import DECODED, Caller
 from shardbatch.sources.kinesis.options import KinesisOptions, StreamName
 from shardbatch.sources.kinesis.pace import RATE
 from shardbatch.sources.kinesis.source import real_clock
+from shardbatch.sources.records import SCHEMA, empty
 
 CHILDREN = [
     {
@@ -94,7 +95,7 @@ def test_the_two_decoders_give_equal_arrow() -> None:
     ours, theirs = decoder.decode(body), by_botocore(body)
     assert ours.records.equals(theirs.records, check_metadata=True)
     assert ours == theirs
-    assert ours.records.schema.equals(decoder.SCHEMA)
+    assert ours.records.schema.equals(SCHEMA)
     assert (ours.next_iterator, ours.children, ours.millis_behind_latest) == ("next", (), 1234)
     assert ours.records.column("arrival_time")[3].as_py() is None
 
@@ -113,7 +114,7 @@ def test_an_end_with_children_is_the_same_from_both() -> None:
 def test_an_answer_without_records_has_all_columns() -> None:
     body = body_of([], NextShardIterator="n")
     assert decoder.decode(body) == by_botocore(body)
-    assert decoder.decode(body).records.equals(decoder.empty())
+    assert decoder.decode(body).records.equals(empty())
 
 
 def test_arrival_times_are_exact_to_the_millisecond() -> None:

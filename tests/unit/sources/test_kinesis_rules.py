@@ -19,12 +19,12 @@ from shardbatch.errors import ConfigurationError, InvalidAnswer, SourceError, Th
 from shardbatch.sources.aws.pace import Pace, Patience
 from shardbatch.sources.kinesis import event_stream
 from shardbatch.sources.kinesis.deaggregation import fresh
-from shardbatch.sources.kinesis.decoder import SCHEMA
 from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import to_shard
 from shardbatch.sources.kinesis.options import KinesisOptions, StreamName
 from shardbatch.sources.kinesis.pace import MIB, RATE
 from shardbatch.sources.kinesis.reader import EPOCH, checkpoint_gone, iterator_parameters
+from shardbatch.sources.records import SCHEMA
 
 ARN = "arn:aws:kinesis:eu-west-1:210987654321:stream/orders"
 

@@ -19,12 +19,13 @@ from shardbatch.errors import InvalidAnswer, IteratorExpired, ShardNotFound, Sou
 from shardbatch.sources.aws.refusals import Unreachable
 from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.deaggregation import AskRange, Piece, fresh, pieces
-from shardbatch.sources.kinesis.decoder import Decoded, empty
+from shardbatch.sources.kinesis.decoder import Decoded
 from shardbatch.sources.kinesis.end_proof import EndProof, Found
 from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import list_all
 from shardbatch.sources.kinesis.polling import Polling, Wait, Way
 from shardbatch.sources.kinesis.refusals import PlaceRefused, malformed
+from shardbatch.sources.records import empty
 
 #: Steps of the proof of an end between two pages; more than most proofs have.
 SILENT_STEPS = 20

@@ -16,7 +16,6 @@ from shardbatch.core.position import SHARD_END, Kind, Position, at_timestamp
 from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.sources.aws.pace import Pace
 from shardbatch.sources.kinesis.calls import Caller
-from shardbatch.sources.kinesis.decoder import empty
 from shardbatch.sources.kinesis.fan_out import Choosing, Deadline, Progress
 from shardbatch.sources.kinesis.hash_space import HASH_KEYS, missing
 from shardbatch.sources.kinesis.listing import describe, list_all
@@ -27,6 +26,7 @@ from shardbatch.sources.kinesis.reader import ShardReader
 from shardbatch.sources.kinesis.registration import Registration, consumer_name
 from shardbatch.sources.kinesis.subscription import Subscribing
 from shardbatch.sources.kinesis.words import WORDS
+from shardbatch.sources.records import empty
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
