@@ -41,7 +41,7 @@ FATES = {
     # lacking: without the closed shards that have children; never twice in a row.
     "listing": ("throttled", "old", "racing", "lacking"),
     # throttled: an error, also for cut answers and expired iterators that the source gave up.  broken: another error.
-    # empty, vague: a page of nothing, behind or not saying how far.  idle: several such pages, each as far behind as
+    # empty, vague: a page of nothing, behind or no answer.  idle: several such pages, each as far behind as
     # the one before.  tip: a lag of zero beside records.  childless: names none.
     "page": ("throttled", "broken", "empty", "idle", "vague", "tip", "childless"),
     "landing": ("refused", "lost"),
@@ -189,14 +189,15 @@ class SteppedSource:
                 raise Broken("The answer cannot be taken apart.")
             if fate in ("empty", "idle", "vague"):
                 for _ in range(IDLE if fate == "idle" else 1):
-                    lag = None if fate == "vague" else self._stream.behind(shard_id, position)
-                    yield of_lag(Page(self._stream.nothing(), position), lag)
+                    nothing = Page(self._stream.nothing(), position, silent=fate == "vague")
+                    tells = self._stream.tells_lag and fate != "vague"
+                    yield of_lag(nothing, self._stream.behind(shard_id, position)) if tells else nothing
                 continue
             page = next(pages, None)
             if page is None:
                 return
             position = page.next
-            if fate == "tip" and page.records.num_rows:
+            if fate == "tip" and page.records.num_rows and self._stream.tells_lag:
                 page = of_lag(page, 0)
             yield replace(page, children=()) if fate == "childless" else page
 

@@ -61,7 +61,8 @@ class ScriptedShard:
 class ScriptedStream:
     """A stream under a test's control; ``now_ms`` is its clock, ``page_size`` the records of one page.
 
-    ``answer_pages``: an answer has the records of so many pages, which are given out one by one.
+    ``answer_pages``: an answer has the records of so many pages, which are given out one by one. ``tells_lag``: pages
+    say how far behind they are; without that, an empty one says at least whether it is at the tip.
     """
 
     capabilities = Capabilities(
@@ -73,6 +74,7 @@ class ScriptedStream:
         self.name = name
         self.page_size = page_size
         self.answer_pages = 1
+        self.tells_lag = True
         self.now_ms = 1_800_000_000_000
         self.created_ms = 1
         self.retention = timedelta(hours=24)
@@ -188,7 +190,10 @@ class ScriptedStream:
                     checkpoint_gone=gone and at == 0,
                     continues=at > 0,
                 )
-                yield of_lag(whole, lag if last else max(1, lag))
+                if self.tells_lag:
+                    yield of_lag(whole, lag if last else max(1, lag))
+                else:
+                    yield replace(whole, at_tip=not (page or rest or ended))
             first = False
             if ended:
                 return

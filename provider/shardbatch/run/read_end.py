@@ -52,7 +52,7 @@ class ReadEnd:
         self._asked += 1
         self._answered |= moved or not page.silent
         self._lag = self._lag if page.lag_ms is None else page.lag_ms
-        self._idle.add(page.records.num_rows, page.lag_ms, now_ms, self._clock.monotonic())
+        self._idle.add(page.records.num_rows, page.lag_ms, now_ms, self._clock.monotonic(), silent=page.silent)
 
     def here(self, page: Page, last_arrival_ms: int | None) -> bool:
         """Whether to stop after this answer; ``last_arrival_ms`` is the arrival of its last record."""
