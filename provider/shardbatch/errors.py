@@ -164,7 +164,7 @@ class Throttled(SourceError):
 
 
 class IteratorExpired(SourceError):
-    """The service has forgotten the place of a read, as Kinesis does with an iterator after five minutes."""
+    """The service has forgotten the place of a read (its iterator): it was not asked in time."""
 
 
 class InvalidAnswer(SourceError):

@@ -72,7 +72,7 @@ class StreamBatch(TaskGroup):
     :param claim: how leases are claimed, default ``ClaimOptions()``.
     :param policies: what to do when something cannot go on, default ``Policies()``.
     :param output: what the application's output roots are to their readers, default ``Outputs()``.
-    :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "kinesis"}}``. Default: three
+    :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "streams"}}``. Default: three
         retries, with a delay that grows from 10 seconds to 5 minutes, each unless ``default_args`` say otherwise.
         ``docs/airflow-settings.md`` has what our tasks make of every argument.
     :param task_group_kwargs: arguments of ``TaskGroup``.

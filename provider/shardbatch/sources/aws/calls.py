@@ -64,7 +64,7 @@ class AwsCaller:
 
     Retries of the given client's own configuration are harmless but not needed: ``total_max_attempts=1`` is best.
 
-    :param service: the service's name in botocore's events (``kinesis``, ``dynamodb-streams``).
+    :param service: the service's name in botocore's events (``dynamodb-streams``).
     :param attempts: answers in a row that may fail before :meth:`patiently` gives up.
     :param throttles: refusals in a row before it does.
     """
