@@ -47,7 +47,7 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
         row = consumer.application()
         if row is None:
             fresh = _begun(consumer, identity).joined(group)
-            fresh.keeping(retention_ms, consumer.now_ms())
+            fresh = fresh.keeping(retention_ms, consumer.now_ms())
             if consumer.store.create(fresh):
                 consumer.say("First claim of {}: reading from {}.".format(consumer.namespace, fresh.start_position))
                 return fresh
