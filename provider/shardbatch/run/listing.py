@@ -9,14 +9,13 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.maintenance import missed
 from shardbatch.core.planner import orphans
 from shardbatch.core.shard import Shard
+from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import InvalidAnswer
 from shardbatch.run.consumer import Consumer
 
 #: How often a listing that has a hole is asked for, and how many seconds lie between (K-11: as KCL does).
 LISTINGS = 3
 PAUSE_SECONDS = 1.0
-#: How many shards, or ranges, a message names.
-NAMED = 5
 
 
 def list_shards(consumer: Consumer) -> Sequence[Shard]:
@@ -73,7 +72,7 @@ def find_parents(
     if waiting:
         consumer.warn(
             "{} wait for a complete listing: this one lacks their parents and has holes. They are taken once two "
-            "listings in a row are complete.".format(named(sorted(waiting)))
+            "listings in a row are complete.".format(shortlist(sorted(waiting)))
         )
     return both, waiting
 
@@ -89,11 +88,5 @@ def tell_missed(consumer: Consumer, fresh: Sequence[Shard], listing: Sequence[Sh
             "lacked the shard, or all that it comes from expired while nobody claimed. It gets a new row and is read "
             "from its beginning (a shard without known parents: from the application's start); records of it that "
             "were committed before come again, in another batch. To have a shard read again, or not, use 'airflow "
-            "shardbatch reset' and delete no rows.".format(named(missing))
+            "shardbatch reset' and delete no rows.".format(shortlist(missing))
         )
-
-
-def named(items: Sequence[object]) -> str:
-    """The first of them, and how many more there are."""
-    more = len(items) - NAMED
-    return ", ".join(map(str, items[:NAMED])) + (" and {} more".format(more) if more > 0 else "")

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from botocore.awsrequest import AWSResponse
 
+from shardbatch.core.ports import SYSTEM_CLOCK
 from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.errors import InvalidAnswer
 from shardbatch.sources.aws.pace import Pace
@@ -22,7 +23,6 @@ from shardbatch.sources.kinesis import decoder
 from shardbatch.sources.kinesis.calls import DECODED, Caller
 from shardbatch.sources.kinesis.options import KinesisOptions, StreamName
 from shardbatch.sources.kinesis.pace import RATE
-from shardbatch.sources.kinesis.source import real_clock
 from shardbatch.sources.records import SCHEMA, empty
 
 CHILDREN = [
@@ -81,8 +81,8 @@ def by_botocore(body: bytes) -> decoder.Decoded:
 
 
 def call(client: Any, **fields: Any) -> tuple[Caller, Callable[[], decoder.Decoded]]:
-    caller = Caller(client, StreamName("s"), real_clock(), KinesisOptions())
-    pace = Pace(real_clock(), 0.0, 0.0, RATE)
+    caller = Caller(client, StreamName("s"), SYSTEM_CLOCK, KinesisOptions())
+    pace = Pace(SYSTEM_CLOCK, 0.0, 0.0, RATE)
     return caller, lambda: caller.records("i", pace)
 
 

@@ -149,7 +149,8 @@ def unsent(operation: str, where: str, error: Exception) -> SourceError:
     text = f"{operation} of {where} could not be sent: {error}"
     if isinstance(error, WITHOUT_CREDENTIALS):
         return PassingRefusal(text, remedy="See that the worker can get its credentials; the task may be retried.")
-    found = SourceError(text, remedy="Check the credentials and the region in the connection.")
-    if isinstance(error, SET_UP_WRONGLY):
-        found.retryable = False
-    return found
+    return SourceError(
+        text,
+        remedy="Check the credentials and the region in the connection.",
+        retryable=not isinstance(error, SET_UP_WRONGLY),
+    )

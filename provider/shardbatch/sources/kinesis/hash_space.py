@@ -7,11 +7,10 @@ import hashlib
 from collections.abc import Sequence
 
 from shardbatch.core.shard import KeyRange, Shard, childless, holes
+from shardbatch.core.shortlist import shortlist
 
 #: Every hash key that there is.
 HASH_KEYS = KeyRange(0, 2**128 - 1)
-#: How many shards, or ranges, a text names.
-NAMED = 5
 
 
 def hash_key(partition_key: str) -> int:
@@ -28,13 +27,8 @@ def missing(listing: Sequence[Shard]) -> str:
     if not found:
         return ""
     share = sum(hole.size for hole in found) / HASH_KEYS.size
-    text = f"no open shard covers {share:.4%} of the hash keys: {_named(found)}."
+    text = f"no open shard covers {share:.4%} of the hash keys: {shortlist(found)}."
     torn = childless(listing)
     if torn:
-        text += f" {_named([shard.shard_id for shard in torn])} closed, and no child of theirs is listed."
+        text += f" {shortlist([shard.shard_id for shard in torn])} closed, and no child of theirs is listed."
     return text
-
-
-def _named(items: Sequence[object]) -> str:
-    more = len(items) - NAMED
-    return ", ".join(map(str, items[:NAMED])) + (f" and {more} more" if more > 0 else "")

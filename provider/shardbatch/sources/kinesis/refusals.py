@@ -73,15 +73,11 @@ def named(operation: str, where: str, code: str, message: str, status: int = 0) 
     remedy = kind.remedy
     if kind.error is ShardNotFound and operation not in OF_A_SHARD:
         remedy = WHICH_STREAM
-    error = kind.error(text, remedy=remedy)
-    if kind.final:
-        error.retryable = False
-    return error
+    return kind.error(text, remedy=remedy, retryable=False if kind.final else None)
 
 
 def malformed(error: PlaceRefused) -> SourceError:
     """The error of a call of which an argument was refused that is no place: every shard has an oldest record."""
-    found = SourceError(str(error).removesuffix(error.remedy).strip(), remedy=_MALFORMED)
-    found.retryable = False
+    found = SourceError(str(error).removesuffix(error.remedy).strip(), remedy=_MALFORMED, retryable=False)
     found.__cause__ = error
     return found
