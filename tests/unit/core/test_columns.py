@@ -126,6 +126,7 @@ ROWS: dict[str, Row] = {
         longest_retention_ms=10,
         importing="from KCL",
         shown_intervals=((1, 2), (3, 4)),
+        start_places=(("s-1", after("7")),),
     ),
     "application, bare": Application(NAMESPACE, "arn@1", TRIM_HORIZON, 1),
     "interval_output, full": IntervalOutput(NAMESPACE, (3, 1_800_000_000_000), 7, 2, ("out", "réjects")),
