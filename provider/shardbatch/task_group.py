@@ -19,7 +19,7 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.renamed import renamed
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.operators.claim import ClaimOperator
 from shardbatch.operators.commit import CommitOperator, ReportOperator
 from shardbatch.operators.end_record import is_given, record_ends
@@ -91,7 +91,7 @@ class StreamBatch(TaskGroup):
     :param claim: how leases are claimed, default ``ClaimOptions()``.
     :param policies: what to do when something cannot go on, default ``Policies()``.
     :param output: what the application's output roots are to their readers, default ``Outputs()``.
-    :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "kinesis"}}``. Default: three
+    :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "streams"}}``. Default: three
         retries, with a delay that grows from 10 seconds to 5 minutes, each unless ``default_args`` say otherwise.
         ``docs/airflow-settings.md`` has what our tasks make of every argument.
     :param task_group_kwargs: arguments of ``TaskGroup``.
@@ -103,7 +103,7 @@ class StreamBatch(TaskGroup):
         group_id: str,
         *,
         app_name: str,
-        stream: KinesisStream,
+        stream: Stream,
         leases: Leases | None = None,
         staging: Staging | None = None,
         limits: ReadLimits | None = None,
@@ -140,7 +140,7 @@ class StreamBatch(TaskGroup):
         return self.spec.app_name
 
     @property
-    def stream(self) -> KinesisStream:
+    def stream(self) -> Stream:
         """What is read."""
         return self.spec.stream
 

@@ -196,7 +196,7 @@ def replay(args: Arguments) -> None:
 
 def import_kcl(args: Arguments) -> None:
     """``airflow shardbatch import-kcl``"""
-    from shardbatch.hooks.streams import KinesisStream
+    from shardbatch.hooks.kinesis import KinesisStream
     from shardbatch.kcl.connection import kcl_leases
 
     with foreseen(), contextlib.ExitStack() as stack:

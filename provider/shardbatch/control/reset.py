@@ -32,7 +32,7 @@ from shardbatch.run.batch_status import utc
 TARGETS = "Give TRIM_HORIZON, an instant with its time zone, or the sequence number of one shard."
 #: How a sequence number of any length may be given.
 _SEQUENCE = "sequence:"
-#: A number with fewer digits may be a date or an epoch (of nanoseconds: 19); a sequence number of Kinesis has 56.
+#: A number with fewer digits may be a date or an epoch (of nanoseconds: 19).
 SHORTEST_SEQUENCE = 21
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from shardbatch.errors import ConfigurationError, VerbRefused
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
 from shardbatch.tasks.actions import Actions
@@ -49,7 +49,7 @@ class ActionOperator(RendersOnce):
         self,
         *,
         app_name: str,
-        stream: KinesisStream,
+        stream: Stream,
         reason: str,
         leases: Leases | None = None,
         staging: Staging | None = None,

@@ -14,7 +14,7 @@ from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.settings import chosen_leases, default_staging, deployment_id
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.tasks.liveness import liveness
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Actions:
     """
 
     app_name: str
-    stream: KinesisStream
+    stream: Stream
     leases: Leases | None = None
     staging: Staging | None = None
 
