@@ -64,6 +64,7 @@ class ShardbatchError(Exception):
         for name, value in fields.items():
             setattr(self, name, value)
         text = message or (type(self).__doc__ or "").strip().splitlines()[0]
+        self.message = masked(text)  # without what to do next
         hint = self.remedy if remedy is None else remedy
         self.remedy = hint
         super().__init__(masked("{} {}".format(text, hint).strip()))  # a driver's words may stand in it, or a URL

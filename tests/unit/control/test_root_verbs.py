@@ -26,7 +26,7 @@ from shardbatch.landing.location import place
 from shardbatch.landing.roots import OutputRoots
 from shardbatch.run import Frozen
 from tests.support.rig import Rig
-from tests.support.verbs import Interrupted, application, batch, done, everything, namespace, told
+from tests.support.verbs import Interrupted, act, application, batch, done, everything, namespace, told
 
 
 class Killed(BaseException):
@@ -200,7 +200,7 @@ def adopted(rig: Rig, heir: Namespace, **chosen: Any) -> list[Done]:
         "store": rig.store,
         **chosen,
     }
-    return list(adopt_root(settings.pop("store"), heir, root(rig), **settings))
+    return act(adopt_root, settings.pop("store"), heir, root(rig), **settings)
 
 
 def passes(rig: Rig, app: Namespace) -> bool:
