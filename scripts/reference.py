@@ -51,7 +51,7 @@ SECTIONS: dict[str, tuple[str, str]] = {
     "StoreNotFound": ("lease stores", "stores.md"),
     "StagingMissing": ("a local or mounted folder", "staging.md#a-local-or-mounted-folder"),
     "StagingError": ("staging is full", "operations.md#staging-is-full"),
-    "ManifestChanged": ("Spark fails for ever", "operations.md#spark-fails-for-ever"),
+    "ManifestChanged": ("Spark keeps failing", "operations.md#spark-keeps-failing"),
     "SlicesGone": ("replay", "operations.md#the-transform-was-wrong-replay"),
     "ProtocolError": ("the protocol", "protocol.md"),
     "LeaseLost": ("a lease is held", "operations.md#a-lease-is-held"),
@@ -60,12 +60,12 @@ SECTIONS: dict[str, tuple[str, str]] = {
         "commit does not know what counts",
         "operations.md#nothingfinished-commit-does-not-know-what-counts",
     ),
-    "JobFailed": ("Spark fails for ever", "operations.md#spark-fails-for-ever"),
-    "WorkFailed": ("Spark fails for ever", "operations.md#spark-fails-for-ever"),
+    "JobFailed": ("Spark keeps failing", "operations.md#spark-keeps-failing"),
+    "WorkFailed": ("Spark keeps failing", "operations.md#spark-keeps-failing"),
     "ReplayRefused": ("replay", "operations.md#the-transform-was-wrong-replay"),
     "WorkersAlive": ("what is refused", "migrate-from-kcl.md#what-is-refused"),
     "VerbRefused": ("the same in a DAG", "operations.md#the-same-in-a-dag"),
-    "BatchParked": ("Spark fails for ever", "operations.md#spark-fails-for-ever"),
+    "BatchParked": ("Spark keeps failing", "operations.md#spark-keeps-failing"),
     "StartUnfinished": (
         "a job left a block half done",
         "operations.md#startunfinished-a-job-left-a-block-half-done",
@@ -78,31 +78,31 @@ SECTIONS: dict[str, tuple[str, str]] = {
 
 #: What the columns of a batch's records mean.
 COLUMNS = {
-    "shard_id": "the shard that the record stood in",
+    "shard_id": "the shard that held the record",
     "shard_generation": "how deep that shard stands below the oldest one of its lineage in this batch, from 0",
     "record_index": "the record's place in the shard's slice, from 0; with the generation it gives the order",
-    "sequence_number": "as the stream gave it; of a record of an aggregate, the aggregate's",
+    "sequence_number": "as the stream assigned it; a record of an aggregate has that of the aggregate",
     "sub_sequence_number": "the place inside an aggregate, from 0; 0 for every other record",
-    "partition_key": "as the producer gave it",
-    "arrival_time": "when the stream took it, by the stream's clock; null if the server does not say",
-    "data": "the bytes of the record; nothing is decoded",
+    "partition_key": "as the producer set it",
+    "arrival_time": "when the stream took the record, by the stream's clock; null if the server does not say",
+    "data": "the bytes of the record, not decoded",
     "attributes": "further properties of sources that have some; null for Kinesis",
 }
 
 #: What stands in the ``extra`` of an asset event.
 EXTRA = {
     "batch_id": "the batch; `read_committed(spark, out, batches=[…])` reads its output",
-    "manifest_uri": "its manifest, for who takes the landed files themselves",
-    "records": "how many records it has, never 0",
+    "manifest_uri": "its manifest, for consumers that read the landed files themselves",
+    "records": "the number of its records, never 0",
     "bytes": "bytes of their data",
-    "gaps": "ranges of a shard that were never read: expired, or passed over by a person",
+    "gaps": "the number of ranges of a shard that were never read: the records expired, or a person skipped them",
     "dropped": 'records that `deaggregate="strict"` left out',
-    "note": "what a person did to it, and why; else `null`",
-    "shards": "how many shards it has records or progress of",
-    "completed": "how many of them were read to their end",
-    "lag_ms": "how far the shard furthest behind was behind its tip when it was read, in milliseconds; `null`: unknown",
-    "positions": "new checkpoints by shard id, of 20 shards at most",
-    "mode": "`incremental`, or `interval` of a run over an interval",
+    "note": "what a person did to the batch, and why; otherwise `null`",
+    "shards": "the number of shards of which it has records or progress",
+    "completed": "the number of these shards that were read to their end",
+    "lag_ms": "the largest lag of a shard behind its tip, when it was read, in milliseconds; `null`: unknown",
+    "positions": "new checkpoints by shard id, for at most 20 shards",
+    "mode": "`incremental`, or `interval` for an interval run",
 }
 
 
@@ -166,7 +166,7 @@ def commands_text() -> str:
         (f"[`{verb.name}`](#{_section(verb.name)})", verb.help, _owner_at_work(verb), _operator(verb))
         for verb in verbs()
     ]
-    return _table(("command", "what it does", "what an owner at work has", "in a DAG"), rows)
+    return _table(("command", "what it does", "what a run is at work on", "in a DAG"), rows)
 
 
 def operators_text() -> str:
@@ -176,7 +176,7 @@ def operators_text() -> str:
         for verb in verbs()
         if verb.operator
     ]
-    return _table(("operator", "does what the command does", "what an owner at work has"), rows)
+    return _table(("operator", "does what the command does", "what a run is at work on"), rows)
 
 
 def verbs() -> list[Verb]:
@@ -193,8 +193,8 @@ def _operator(verb: Verb) -> str:
 
 def _owner_at_work(verb: Verb) -> str:
     if verb.use_case is None:
-        return "is left by the run that it starts"
-    return "is left, unless forced" if verb.asks else "is not asked for"
+        return "is left, by the run that it starts"
+    return "is left, unless forced" if verb.asks else "is not asked about"
 
 
 def _section(name: str) -> str:
@@ -249,7 +249,7 @@ def _marked(text: str) -> str:
     """Commands and arguments as code."""
     text = re.sub(r"'(airflow shardbatch [^']+)'", r"`\1`", text)
     text = re.sub(r"'(with open_batch[^']+)'", r"`\1`", text)
-    return re.sub(r"(?<![\w`(=])((?:policy|output|claim)=\w+\([^)]*\))", r"`\1`", text)
+    return re.sub(r"(?<![\w`(=])((?:policies|output|claim)=\w+\([^)]*\))", r"`\1`", text)
 
 
 def _folded(text: str) -> str:

@@ -48,14 +48,14 @@ OPTIONS = {
         "airflow-prod-eu",
     ),
     "leases": _option(
-        "The lease store of groups that name none: ``dynamodb://TABLE?conn_id=aws_default&region=eu-west-1`` or "
+        "The lease store of groups that name none: ``dynamodb://TABLE?aws_conn_id=aws_default&region=eu-west-1`` or "
         "``sql://CONN_ID``.",
-        "dynamodb://shard_leases?conn_id=aws_default",
+        "dynamodb://shard_leases?aws_conn_id=aws_default",
     ),
     "staging": _option(
-        "The staging folder of groups that name none: a URI, for S3 with the connection to use as ``?conn_id=``; of a "
-        "mounted folder with ``?private=false`` if its files may be read by all users of a machine.",
-        "s3://lake/staging?conn_id=aws_default",
+        "The staging folder of groups that name none: a URI, for S3 with the connection to use as ``?aws_conn_id=``; "
+        "of a mounted folder with ``?private=false`` if its files may be read by all users of a machine.",
+        "s3://lake/staging?aws_conn_id=aws_default",
     ),
     "store_timeout": _option(
         "Seconds that one call of a SQL lease store may take, 1 to 3600; empty: 30. A store that is silent for longer "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trigger that a claim waits with, so that it holds no worker while it looks on (PROTOCOL R8)."""
+"""The trigger that a claim waits with, so that it holds no worker while it looks on (PROTOCOL T8)."""
 
 from __future__ import annotations
 

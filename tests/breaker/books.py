@@ -81,7 +81,7 @@ class Books:
         return not target.exact or sent.place > target
 
     def begins(self, shard_id: str) -> Position:
-        """From where on a shard is to be read: a reset's target, or what its parents, all at an instant, leave it (R7),
+        """From where on a shard is to be read: a reset's target, or what its parents, all at an instant, leave it (T7),
         else its oldest record; a root from the application's start on."""
         if shard_id in self.targets:
             return self.targets[shard_id]

@@ -127,7 +127,7 @@ class SteppedStore:
 
     def list(self, table: Table, namespace: Namespace, scope: str | None = "", **equal: str) -> Iterator[Row]:
         fate = self.process.pause("list")
-        if fate.word == "stale" and scope == "":  # an interval's own rows are all there before freeze asks for them (H)
+        if fate.word == "stale" and scope == "":  # an interval's rows are all there before freeze asks for them (T3)
             rows = self._world.as_it_was(table, scope, fate)
             return iter([row for _, row in sorted(rows.items(), key=lambda item: item[0].values) if fits(row, equal)])
         return iter(list(self._store.list(table, namespace, scope, **equal)))

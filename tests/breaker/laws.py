@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must stay true (DESIGN section 7, PROTOCOL B, C, I), looked at after every step, write by write.
+"""What must stay true (PROTOCOL L, B, I), looked at after every step, write by write.
 
 ``Laws.look`` judges each write of the lease store by the row before and after, then what readers of the sink see and
 which applications run.
@@ -190,7 +190,7 @@ class Laws:
     # answers
 
     def answered(self, process: Process) -> None:
-        """Judge what a commit says and leaves (S5)."""
+        """Judge what a commit says and leaves: a cleared run that is a success has its attempt recorded."""
         if process.task == "commit":
             with self._judging():
                 self._answered(process)

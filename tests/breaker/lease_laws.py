@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold for every write of a lease (PROTOCOL B): only its batch's row moves a stamped one, only a committed
+"""What must hold for every write of a lease (PROTOCOL L): only its batch's row moves a stamped one, only a committed
 slice moves a checkpoint, and only a reset moves one back."""
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class LeaseLaws:
             self._books.start = at_timestamp(self._world.begin_ms()) if self._world.begin_ms() else TRIM_HORIZON
 
     def _removed(self, old: Lease | None, what: str) -> None:
-        """A live row goes when its shard has left the stream and what came after it has begun (H)."""
+        """A live row goes when its shard has left the stream and what came after it has begun (L13)."""
         assert old is not None
         assert old.completed, f"{what} that is not completed"
         assert (old.lease_owner, old.batch_id) == (None, None), f"{what} that is held"
@@ -69,7 +69,7 @@ class LeaseLaws:
             assert row.completed or row.checkpoint.exact or reset, f"{what} before its child {row.shard_id} was read"
 
     def _place(self, old: Lease, new: Lease) -> None:
-        """Checkpoint, completed and pending change by L3, L5 and L8 only."""
+        """Checkpoint and completed change, and a slice goes, by L5 and L8 only."""
         moved = (new.checkpoint, new.completed) != (old.checkpoint, old.completed)
         lost = old.pending is not None and new.pending is None
         holder = ResetHolder.parse(new.lease_owner)

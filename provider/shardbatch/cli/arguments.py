@@ -30,7 +30,7 @@ STREAM_NAME = Arg(("-s", "--stream-name"), required=True, help="The stream that 
 LEASES = Arg(
     ("-l", "--leases"),
     help=(
-        "The lease store: sql://CONN_ID or dynamodb://TABLE?conn_id=CONN_ID&region=REGION. "
+        "The lease store: sql://CONN_ID or dynamodb://TABLE?aws_conn_id=CONN_ID&region=REGION. "
         "Default: the setting leases in section shardbatch of Airflow's configuration"
     ),
 )
@@ -55,7 +55,7 @@ YES = Arg(("-y", "--yes"), action="store_true", help="Do it; without this only s
 STAGING = Arg(
     ("--staging",),
     help=(
-        "The staging folder: an absolute path, file:///... or s3://bucket/prefix?conn_id=CONN_ID. "
+        "The staging folder: an absolute path, file:///... or s3://bucket/prefix?aws_conn_id=CONN_ID. "
         "Default: the setting staging in section shardbatch of Airflow's configuration"
     ),
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accept a gap: a slice in which records are missing may be frozen, although the policy is ``fail``."""
+"""Accept a gap: a slice in which records are missing may be frozen, although the policy is ``fail`` (PROTOCOL L11)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forget a root: an output root that is gone for good is taken out of the rows, so that nobody waits for it."""
+"""Forget a root: an output root that is gone for good is taken out of the rows, so that nobody waits for it (O8)."""
 
 from __future__ import annotations
 

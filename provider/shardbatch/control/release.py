@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Release: a person frees leases, or a frozen batch, whose owner will not come back (PROTOCOL L7, E)."""
+"""Release: a person frees leases, or a frozen batch, whose owner will not come back (PROTOCOL L7, B15)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restart: the stream was deleted and created again under its name, and the application begins anew on the new one.
+"""Restart: the stream was deleted and created again under its name, and the application begins anew on it (D7).
 
 Rows are deleted first, and the application's row changes last: until then every claim fails as before.
 """

@@ -64,7 +64,7 @@ def _effect(action: Action, batch: Batch) -> str:
 
 
 def move_on(action: Action, batch: Batch) -> None:
-    """L5, for a batch without output whose roots are told. An interval's side leases have served (H)."""
+    """L5, for a batch without output whose roots are told. An interval's side leases have served (L13)."""
     for moved in roll_forward(action, batch, action.leases(batch_id=batch.batch_id)):
         if action.scope:
             action.store.delete(moved)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The batch row and its transitions (PROTOCOL section C)."""
+"""The batch row and its transitions (PROTOCOL B)."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ class Batch(Row):
 
     @property
     def possible_orphan(self) -> bool:
-        """Whether its application may have left rows in the sink under an id that never commits (I). A row does not say
-        whether one ever started, so every discarded batch with records counts."""
+        """Whether its application may have left rows in the sink under an id that never commits (B6). A row does not
+        say whether one ever started, so every discarded batch with records counts."""
         return self.state is BatchState.VOID and self.records > 0
 
     def columns(self) -> Columns:
@@ -247,13 +247,13 @@ def adopt(batch: Batch, owner: str) -> Batch:
 
 
 def disown(batch: Batch, note: str) -> Batch:
-    """Release: a frozen batch is nobody's, so the next claim adopts it (B3)."""
+    """B15: a frozen batch is nobody's, so the next claim adopts it (B3)."""
     _require(batch.state is BatchState.FROZEN, batch, "only a frozen batch is released")
     return batch._next(owner="", note=_noted(batch, note))
 
 
 def open_attempt(batch: Batch, now_ms: int, claim: str = "") -> Batch:
-    """D2: the next attempt of a frozen batch, or a replay of a committed one, behind a claim of its owner."""
+    """B13: the next attempt of a frozen batch, or a replay of a committed one, behind a claim of its owner."""
     _require(batch.state in (BatchState.FROZEN, BatchState.COMMITTED), batch, "no attempt can be opened")
     return batch._next(attempt=batch.attempt + 1, attempt_seen_ms=now_ms, claims=_claimed(batch, claim))
 
@@ -286,7 +286,7 @@ def heartbeat(batch: Batch, now_ms: int, application: str | None, work: str = ""
 
 
 def close_attempt(batch: Batch, attempt: int) -> Batch:
-    """The task of this attempt has ended, and its application with it."""
+    """B14: the task of this attempt has ended, and its application with it."""
     return batch._next(attempt_closed=max(batch.attempt_closed, attempt))
 
 
@@ -337,7 +337,7 @@ def redecide(
 
 
 def withdraw(batch: Batch, note: str, roots: tuple[str, ...]) -> Batch:
-    """An interval's batch is taken back: a new attempt decides that it has no output, and all of its roots are told.
+    """B11: an interval's batch is taken back: a new attempt decides that it has no output, and all its roots are told.
 
     It keeps its number: what an even earlier run over the interval wrote stays hidden.
     """
@@ -382,7 +382,7 @@ def set_aside(batch: Batch, note: str, now_ms: int) -> Batch:
 
 
 def drop(batch: Batch, note: str) -> Batch:
-    """A batch that was set aside is not kept for a replay any more."""
+    """B16: a batch that was set aside is not kept for a replay any more."""
     _require(batch.set_aside == KEPT, batch, "only a batch that is kept aside is dropped")
     return batch._next(set_aside=DROPPED, note=_noted(batch, note))
 

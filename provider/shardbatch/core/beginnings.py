@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where shards begin that have no row yet (PROTOCOL R7)."""
+"""Where shards begin that have no row yet (PROTOCOL F4, T7)."""
 
 from __future__ import annotations
 

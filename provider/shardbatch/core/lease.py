@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lease row and its transitions (PROTOCOL section B): every function returns the row after one compare-and-set.
+"""The lease row and its transitions (PROTOCOL L): every function returns the row after one compare-and-set.
 
 A precondition that does not hold raises :class:`ProtocolError`; callers look first, so that is always a bug.
 """
@@ -195,7 +195,7 @@ def take(lease: Lease, owner: str, group: str | None, now_ms: int) -> Lease:
 
 
 def renew(lease: Lease, owner: str, now_ms: int) -> Lease:
-    """A sign of life while the owner reads: only the counter moves (for claimers of another deployment, E)."""
+    """L10: a sign of life while the owner reads: only the counter moves (for claimers of another deployment, E3)."""
     _require(lease.lease_owner == owner and lease.batch_id is None, lease, "only its owner renews an unstamped lease")
     return lease._next(now_ms)
 
@@ -282,8 +282,8 @@ def release(lease: Lease, now_ms: int, caught_up_ms: int | None = None, note: st
 
 
 def accept_gap(lease: Lease, note: str, now_ms: int) -> Lease:
-    """The gaps of its pending slice are accepted by a person: freeze leaves the slice out no longer. Nothing else of
-    the slice changes, nor does its owner."""
+    """L11: the gaps of its pending slice are accepted by a person: freeze leaves the slice out no longer. Nothing else
+    of the slice changes, nor does its owner."""
     _require(lease.landed and lease.waits_for_gap, lease, "no gap waits on it")
     assert lease.pending is not None
     gaps = tuple(gap if gap.accepted else replace(gap, accepted=note) for gap in lease.pending.gaps)
@@ -291,7 +291,7 @@ def accept_gap(lease: Lease, note: str, now_ms: int) -> Lease:
 
 
 def seize(lease: Lease, holder: str, void: str | None, now_ms: int) -> Lease:
-    """L6 and L2 in one, for a reset: whatever it held, the lease is the reset's; ``void`` is a batch known to be void.
+    """L12: L6 and L2 in one, for a reset: whatever it held, the lease is the reset's; ``void`` is a batch that is void.
 
     A completed lease too; a pending slice stays until the lease is rewound.
     """

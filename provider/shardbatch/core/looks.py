@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at rows twice without staying in between: what was seen, and how long ago at least (PROTOCOL R8)."""
+"""Looking at rows twice without staying in between: what was seen, and how long ago at least (PROTOCOL T8)."""
 
 from __future__ import annotations
 

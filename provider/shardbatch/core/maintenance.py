@@ -16,7 +16,7 @@ def begun(lease: Lease) -> bool:
 
 
 def obsolete(leases: Iterable[Lease], listed: set[str], expired: Callable[[Lease], bool]) -> list[Lease]:
-    """The leases of completed shards whose rows nobody needs, oldest generation first (PROTOCOL H, K-38, KV-16).
+    """The leases of completed shards whose rows nobody needs, oldest generation first (PROTOCOL L13, K-38, KV-16).
 
     Such a shard has left the listing, all that it held has ``expired``, all of its children that have rows have been
     begun, and there is one at least. Its own parents' rows are gone, or go before it.

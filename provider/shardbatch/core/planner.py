@@ -39,11 +39,11 @@ class Plan:
 def unknown_shards(
     listing: Sequence[Shard], leases: Iterable[Lease], waiting_for_parents: Collection[str] = ()
 ) -> list[list[Shard]]:
-    """The listed shards that need a row, generation by generation, children before their parents.
+    """The listed shards that need a row, generation by generation, children before their parents (F5).
 
     In this order a claim that dies half-way leaves no child without a row whose parent has one, so the next claim can
     still tell a child that was there at the first claim from one that a reshard made later. A shard whose parent is
-    open in the same listing is left for the next listing (K-10), and so are those that wait for their parents.
+    open in the same listing is left for the next listing (F6, K-10), and so are those that wait for their parents.
     """
     have = {lease.shard_id for lease in leases}
     fresh = [shard for shard in listing if shard.shard_id not in have]
@@ -186,7 +186,7 @@ def label(group: str, shard_ids: Sequence[str]) -> str:
 
 
 def ready_child(child: Shard, parents: Mapping[str, Lease | None], owner: str) -> bool:
-    """Whether a child may be read on: every known parent is completed, or ended in a slice of this owner (F)."""
+    """Whether a child may be read on: every known parent is completed, or ended in a slice of this owner (F2)."""
     for parent in child.parent_shard_ids:
         row = parents.get(parent)
         if row is None or row.completed:

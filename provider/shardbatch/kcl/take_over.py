@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import: the leases of a Kinesis Client Library (KCL) application become those of one of ours (PROTOCOL L1).
+"""Import: the leases of a Kinesis Client Library (KCL) application become those of one of ours (PROTOCOL D8, L1).
 
 The application's row comes first and says that it is being imported, so that nothing is claimed before every lease is
 there and KCL was seen to stand still to the last. One that died half-way is finished by another.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that have to see whether rows of others stand still: they hold no worker meanwhile (PROTOCOL R8)."""
+"""Steps that have to see whether rows of others stand still: they hold no worker meanwhile (PROTOCOL T8)."""
 
 from __future__ import annotations
 

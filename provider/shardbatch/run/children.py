@@ -87,7 +87,7 @@ class Children:
         return [Shard(row.shard_id, row.parent_shard_ids, closed=True) for row in rows]
 
     def _over(self, owner: str) -> bool:
-        """Whether a lease may be taken from this owner (E): what it landed before it died is read on from here."""
+        """Whether a lease may be taken from this owner (E2): what it landed before it died is read on from here."""
         return self._verdicts(owner) is Verdict.OVER
 
     def _take(self, child: Shard) -> Lease | None:

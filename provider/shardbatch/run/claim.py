@@ -173,7 +173,7 @@ def _adopt_gone(
     *,
     nothing_else: bool = False,
 ) -> Claim | None:
-    """A frozen batch of a run that this Airflow has no more, once its row has stood still (PROTOCOL E, B3).
+    """A frozen batch of a run that this Airflow has no more, once its row has stood still (PROTOCOL E5, B3).
 
     One of another deployment waits for a person.
     """
@@ -230,7 +230,7 @@ def _plan(
 
 
 def _decidable(lease: Lease, stamped: Stamped) -> bool:
-    """Whether it is stamped by a batch that may yet be decided: then that row is the one to watch (E)."""
+    """Whether it is stamped by a batch that may yet be decided: then that row is the one to watch (E5)."""
     batch = stamped.get(lease.batch_id) if lease.batch_id is not None else None
     return batch is not None and batch.state is not BatchState.VOID
 

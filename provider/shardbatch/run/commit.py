@@ -114,7 +114,7 @@ def _refuse_set_aside(batch: Batch, attempt: int) -> None:
 
 
 def _release(consumer: Consumer, me: str) -> None:
-    """L7: what this owner holds and nobody stamped is free again; tidiness only. Side leases are deleted (H)."""
+    """L7: what this owner holds and nobody stamped is free again; tidiness only. Side leases are deleted (L13)."""
     if consumer.interval is not None:
         for lease in consumer.leases():
             if lease.batch_id is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instants from which on shards are to be read, and how far the stream's own clock has come (PROTOCOL R7)."""
+"""Instants from which on shards are to be read, and how far the stream's own clock has come (PROTOCOL T7)."""
 
 from __future__ import annotations
 

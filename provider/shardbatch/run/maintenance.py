@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compaction: rows of shards that are long gone leave the store (PROTOCOL H)."""
+"""Compaction: rows of shards that are long gone leave the store (PROTOCOL L13)."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def _verdict(consumer: Consumer, batch: Batch) -> Verdict:
 
 
 def _require_over(consumer: Consumer, batch: Batch, looks: Looks | None) -> None:
-    """See that the owner of a batch is over (E).
+    """See that the owner of a batch is over (E2, E3).
 
     One of another deployment must show no life for ``lease_duration``, the longer one of both deployments'.
     """

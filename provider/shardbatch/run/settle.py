@@ -29,7 +29,7 @@ def read_batches(consumer: Consumer, rows: Sequence[Lease]) -> Stamped:
 
 
 def mark(landing: Landing, batch: Batch) -> None:
-    """Tell every root of a decided batch what readers see of it there, maybe nothing, before leases move (I).
+    """Tell every root of a decided batch what readers see of it there, maybe nothing, before leases move (O4).
 
     From the row alone: whoever does it, and however often, the text is the same.
     """

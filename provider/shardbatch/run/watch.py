@@ -35,7 +35,7 @@ def stood_still(
     all_of_them: bool,
     looks: Looks | None = None,
 ) -> set[str]:
-    """The shards whose counter did not move for ``lease_duration`` on one monotonic clock (PROTOCOL E).
+    """The shards whose counter did not move for ``lease_duration`` on one monotonic clock (PROTOCOL E3, T8).
 
     An owner renews as its own group's ``lease_duration`` asks; where that is longer than this one's, it counts.
     Watching costs the run that time. So unless there is nothing else to do, only leases are watched whose row looks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Release frees what nobody will come back for, and nothing else (PROTOCOL L7, E)."""
+"""Release frees what nobody will come back for, and nothing else (PROTOCOL L7, B15)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A start, or a reset, that lies ahead of the stream's clock: nothing before it, all from it on (PROTOCOL R7; P28)."""
+"""A start, or a reset, that lies ahead of the stream's clock: nothing before it, all from it on (PROTOCOL T7; P28)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shardbatch.run import Outcome
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 from tests.support.verbs import act
-from tests.unit.run.test_interval import Interval, beside, run
+from tests.unit.run.test_interval_runs import Interval, beside, run
 
 TWO_HOURS = 7_200_000
 

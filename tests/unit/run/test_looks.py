@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A claim that comes back to see whether rows of others stood still, instead of staying (PROTOCOL R8)."""
+"""A claim that comes back to see whether rows of others stood still, instead of staying (PROTOCOL T8)."""
 
 from __future__ import annotations
 
