@@ -31,9 +31,9 @@ def verb_of(use_case: Callable[..., Sequence[Any]]) -> Verb:
 
 def act(
     use_case: Callable[..., Sequence[Any]], store: LeaseStore, namespace: Namespace, *words: Any, **given: Any
-) -> list[Any]:
+) -> tuple[Any, ...]:
     """What a verb's use-case answers, called as the ways in call it."""
-    return list(verb_of(use_case).act(store, namespace, *words, **given))
+    return verb_of(use_case).act(store, namespace, *words, **given)
 
 
 def told(verb: Callable[..., Sequence[Done]], rig: Rig, *words: Any, **chosen: Any) -> list[Done]:
@@ -42,7 +42,7 @@ def told(verb: Callable[..., Sequence[Done]], rig: Rig, *words: Any, **chosen: A
     store = settings.pop("store", rig.store)
     if verb_of(verb) is VERBS["reset"]:
         settings.setdefault("clock", rig.time.clock())
-    return act(verb, store, namespace(rig), *words, **settings)
+    return list(act(verb, store, namespace(rig), *words, **settings))
 
 
 def done(verb: Callable[..., Sequence[Done]], rig: Rig, *words: Any, **chosen: Any) -> list[tuple[str, str]]:

@@ -171,7 +171,7 @@ def _move(action: Action, roots: set[str], to: Position, shown: Sequence[tuple[i
         if not hold.write(row.shard_id, rewound):
             why = "another reset took it; the others wait until reset is called again"
             return (*told, action.told(before, "left", why))
-        told.append(action.told(before, "reset", effect=effect_of(before, place, shown)))
+        told.append(action.told(before, "reset", effect=effect_of(before, place, shown) + robbed(action, before)))
     _free(action, list(hold.rows.values()))
     return tuple(told)
 

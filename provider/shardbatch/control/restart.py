@@ -46,7 +46,7 @@ def restart(action: Action, application: Application, stream_id: str, start: Pos
                 hold.rows.pop(shard_id, None)  # gone, or another's: the next round tells
     while not action.store.replace(application, application.renewed(stream_id, start, action.note(text))):
         application = action.expect_application()
-    told = [action.told(row, "deleted", effect=_effect(row)) for row in hold.before.values()]
+    told = [action.told(row, "deleted", effect=_effect(row) + robbed(action, row)) for row in hold.before.values()]
     return (Done("application", name, "", "reset", effect=text), *hold.dropped, *told)
 
 

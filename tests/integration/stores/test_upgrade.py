@@ -267,7 +267,7 @@ def version(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sets the version that the code at work is of."""
 
     def set_to(number: int) -> None:
-        for module in ("core.application", "consumer.consumer", "consumer.migrate"):
+        for module in ("core.application", "run.consumer", "control.migrate"):
             monkeypatch.setattr(import_module(f"shardbatch.{module}"), "SCHEMA_VERSION", number)
 
     return set_to
