@@ -63,7 +63,7 @@ class ShardbatchError(Exception):
             self.remedy = remedy
         if retryable is not None:
             self.retryable = retryable
-        # A driver's words, or a URL, may stand in it.
+        self.message = masked(text)  # without the remedy; a driver's words, or a URL, may stand in it
         super().__init__(masked("{} {}".format(text, self.remedy).strip()))
 
     def __reduce__(self) -> tuple[object, ...]:
