@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which batch an application was started for: arguments, environment, Spark's configuration or the command line."""
+"""Finds the batch that an application was started for: arguments, environment, Spark's configuration, command line."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _NAMES = ("manifest", "attempt", "digest", "work", "token", "schemes")
 class Order:
     """One batch to work on.
 
-    ``digest`` is empty if it is not known; ``work`` names the task of the block; ``token`` is handed down by whoever
-    started the application, so that its starts are told from those of other tries; ``schemes`` says under which scheme
-    this cluster knows a URI's, such as ``{"s3": "s3a"}``.
+    ``digest`` is empty if it is not known. ``work`` names the task of the block. ``token`` comes from the try that
+    started the application, and distinguishes its starts from those of other tries. ``schemes`` maps the scheme of a
+    URI to the one that this cluster uses, such as ``{"s3": "s3a"}``.
     """
 
     manifest: str
@@ -41,12 +41,12 @@ def find_order(
     environ: Mapping[str, str] | None = None,
     argv: Sequence[str] | None = None,
 ) -> Order:
-    """What the caller gave; what is missing comes from the first place that names a manifest, and the same one.
+    """The caller's arguments. Missing ones come from the first place that names a manifest, and names the same one.
 
     Places: environment (``SHARDBATCH_MANIFEST``, …), Spark's configuration (``spark.shardbatch.manifest``, …), command
     line (``--shardbatch-manifest``, …). ``schemes`` are looked for in all of them.
 
-    :raises ConfigurationError: if there is no manifest or no attempt, or an attempt that is no number from 1 on.
+    :raises ConfigurationError: if there is no manifest or no attempt, or the attempt is not a number from 1 on.
     """
     told = {name: value for name, value in given.items() if value is not None}
     places = [
