@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the read of one shard ends, and what cut it short of that."""
+"""Decides where the read of one shard ends, and records what cut it short."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ LEAST_ASKED = 3
 
 
 class ReadEnd:
-    """Looks at every answer of a shard: whether the read ends behind it.
+    """Checks after every answer of a shard whether the read ends there.
 
-    An incremental read ends at the tip as of the run's start, or at a limit; an interval's once all of it is read.
-    ``seen_ms`` is up to when a place that never comes to the tip was read when it passed the run's start. ``cut`` is
-    the error of a read that ended too early.
+    An incremental read ends at the tip as of the run's start, or at a limit. A read of an interval ends when all of it
+    is read. ``seen_ms`` is the time up to which a shard that never reports its tip was read, when it passed the run's
+    start. ``cut`` is the error of a read that ended too early.
 
-    :param ahead_ms: by how much the stream's clock is ahead of this machine's; asked for an interval, if at all.
+    :param ahead_ms: by how much the stream's clock is ahead of this machine's; called only for an interval.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ReadEnd:
         self.cut: Exception | None = None
 
     def add(self, page: Page, now_ms: int, *, moved: bool) -> None:
-        """Count an answer; ``moved``: its place is another than that of the answer before."""
+        """Count an answer; ``moved``: its place differs from that of the answer before."""
         rows, lag = page.records.num_rows, page.millis_behind_latest
         self._asked += 1
         self._answered |= moved or rows > 0 or page.ended or lag is not None
@@ -72,7 +72,7 @@ class ReadEnd:
         return self._idle.still or self.late() or self._budget.full
 
     def late(self) -> bool:
-        """Whether the time is over; an interval, which has no other end, also if its place stands still."""
+        """Whether the time is over. An interval, which has no other end, also stops if its place does not move."""
         over = self._clock.monotonic() >= self._budget.deadline
         if self._interval is None:
             return over and (self._answered or self._asked >= LEAST_ASKED)
@@ -92,7 +92,7 @@ class ReadEnd:
         return self.cut is not None
 
     def require_answer(self) -> None:
-        """See that anything was heard of the shard: if not, nobody knows whether it has records."""
+        """Check that the shard answered at least once: otherwise it is unknown whether it has records."""
         if self.cut is None and not self._answered:
             seconds = self._clock.monotonic() - self._began
             self.cut = Throttled(
