@@ -56,6 +56,6 @@ with DAG(
         stream=KinesisStream("flights", aws_conn_id="aws_default"),
         leases=SQLLeases(conn_id="leases_db"),
         staging=Staging(f"{FOLDER}/staging"),
-        policy=Policies(sink="own"),
+        policies=Policies(sink="own"),
     ) as batch:
         by_airport(batch.manifest_uri, batch.manifest_digest, f"{FOLDER}/by_airport")

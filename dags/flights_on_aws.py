@@ -60,10 +60,10 @@ with DAG(
         app_name="flights-by-month",
         stream=KinesisStream("flights", aws_conn_id="aws_default"),
         leases=DynamoDBLeases("shard_leases", aws_conn_id="aws_default"),
-        staging=Staging(f"s3://{BUCKET}/staging", conn_id="aws_default"),
+        staging=Staging(f"s3://{BUCKET}/staging", aws_conn_id="aws_default"),
         limits=ReadLimits(duration=timedelta(minutes=10)),
         claim=ClaimOptions(read_tasks=4),
-        policy=Policies(sink="own"),
+        policies=Policies(sink="own"),
         task_args={"read": {"execution_timeout": timedelta(minutes=30)}},
     ) as batch:
         by_month(batch.manifest_uri, batch.manifest_digest, BUCKET)

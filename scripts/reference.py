@@ -195,7 +195,7 @@ def _marked(text: str) -> str:
     """Commands and arguments as code."""
     text = re.sub(r"'(airflow shardbatch [^']+)'", r"`\1`", text)
     text = re.sub(r"'(with open_batch[^']+)'", r"`\1`", text)
-    return re.sub(r"(?<![\w`(=])((?:policy|output|claim)=\w+\([^)]*\))", r"`\1`", text)
+    return re.sub(r"(?<![\w`(=])((?:policies|output|claim)=\w+\([^)]*\))", r"`\1`", text)
 
 
 def _folded(text: str) -> str:

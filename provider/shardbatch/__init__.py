@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shardbatch.core.limits import ReadLimits as ReadLimits
     from shardbatch.core.policies import ClaimOptions as ClaimOptions
+    from shardbatch.core.policies import Deaggregate as Deaggregate
     from shardbatch.core.policies import FanOut as FanOut
+    from shardbatch.core.policies import GapPolicy as GapPolicy
+    from shardbatch.core.policies import Intervals as Intervals
     from shardbatch.core.policies import Outputs as Outputs
     from shardbatch.core.policies import Policies as Policies
+    from shardbatch.core.policies import ShardErrors as ShardErrors
+    from shardbatch.core.policies import Sink as Sink
+    from shardbatch.core.policies import StartingPosition as StartingPosition
     from shardbatch.hooks.leases import DynamoDBLeases as DynamoDBLeases
     from shardbatch.hooks.leases import SQLLeases as SQLLeases
     from shardbatch.hooks.staging import Staging as Staging
@@ -53,11 +59,14 @@ _HOMES = {
     "ClaimOptions": "core.policies",
     "CommitOperator": "operators.commit",
     "CommittedFile": "landing.committed",
+    "Deaggregate": "core.policies",
     "DropBatchOperator": "operators.actions",
     "DynamoDBLeases": "hooks.leases",
     "FanOut": "core.policies",
     "ForgetRootOperator": "operators.root_actions",
     "FreezeOperator": "operators.freeze",
+    "GapPolicy": "core.policies",
+    "Intervals": "core.policies",
     "KinesisStream": "hooks.streams",
     "Outputs": "core.policies",
     "ParkBatchOperator": "operators.actions",
@@ -70,15 +79,18 @@ _HOMES = {
     "ResetOperator": "operators.actions",
     "SQLLeases": "hooks.leases",
     "SetAsideBatchOperator": "operators.actions",
+    "ShardErrors": "core.policies",
+    "Sink": "core.policies",
     "SparkSubmitBatchOperator": "operators.spark",
     "Staging": "hooks.staging",
+    "StartingPosition": "core.policies",
     "StreamBatch": "task_group",
     "SumMarkersOperator": "operators.root_actions",
     "UnparkBatchOperator": "operators.actions",
     "batch_params": "task_group",
     "open_batch": "landing.batch",
-    "record_end": "operators.end_record",
     "read_committed_files": "landing.committed",
+    "record_end": "operators.end_record",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

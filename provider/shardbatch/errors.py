@@ -235,7 +235,7 @@ class NothingFinished(ProtocolError):
 
     remedy = (
         "Run the work under 'with open_batch(spark) as batch' and write to batch.output(...), "
-        'or say policy=Policies(sink="own") if the sink is atomic by itself.'
+        'or say policies=Policies(sink="own") if the sink is atomic by itself.'
     )
 
 
@@ -298,7 +298,7 @@ class GapFound(ShardbatchError):
 
     remedy = (
         "Look at 'airflow shardbatch shards'; 'airflow shardbatch accept-gap' lets them go on with what is left, gap "
-        'noted, as policy=Policies(gap="record") does for every gap.'
+        'noted, as policies=Policies(gap="record") does for every gap.'
     )
     retryable = False
 

@@ -48,14 +48,14 @@ OPTIONS = {
         "airflow-prod-eu",
     ),
     "leases": _option(
-        "The lease store of groups that do not name one: ``dynamodb://TABLE?conn_id=aws_default&region=eu-west-1`` or "
+        "The lease store of groups that do not name one: ``dynamodb://TABLE?aws_conn_id=aws_default&region=eu-west-1`` or "
         "``sql://CONN_ID``.",
-        "dynamodb://shard_leases?conn_id=aws_default",
+        "dynamodb://shard_leases?aws_conn_id=aws_default",
     ),
     "staging": _option(
         "The staging folder of groups that do not name one. It is a URI: for S3 with the connection to use as "
-        "``?conn_id=``; for a mounted folder with ``?private=false`` if all users of a machine may read its files.",
-        "s3://lake/staging?conn_id=aws_default",
+        "``?aws_conn_id=``; for a mounted folder with ``?private=false`` if all users of a machine may read its files.",
+        "s3://lake/staging?aws_conn_id=aws_default",
     ),
     "store_timeout": _option(
         "Seconds that one call of a SQL lease store may take, 1 to 3600; empty: 30. If the store does not answer in "

@@ -12,10 +12,11 @@ from airflow.sdk import Param, TaskGroup, TriggerRule
 from shardbatch.assets import committed_batches
 from shardbatch.block_rules import dag_fault, end_fault, place_fault, time_fault
 from shardbatch.core.limits import ReadLimits
-from shardbatch.core.owner import MODES
+from shardbatch.core.owner import Mode
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies, Sink
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
+from shardbatch.hooks.renamed import renamed
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.claim import ClaimOperator
@@ -43,24 +44,14 @@ FIXED = frozenset(
     {
         *("task_id", "trigger_rule", "task_group", "dag", "depends_on_past", "wait_for_downstream", "outlets"),
         *("do_xcom_push", "multiple_outputs", "map_index_template", "default_args"),
-        *(
-            "entry",
-            "handed",
-            "claim_id",
-            "skips",
-            "freeze",
-            "work",
-            "given",
-            "idle",
-            "claim_task",
-            "read_task",
-            "problems",
-        ),
-        *("app_name", "stream", "leases", "staging", "group_id", "limits", "claim", "policies", "output", "commit"),
+        *("entry", "handed", "claim_id", "skips", "freeze", "work", "given", "idle", "claim_task", "read_task"),
+        *("problems", "app_name", "stream", "leases", "staging", "group_id", "limits", "claim", "policies"),
+        *("output", "commit"),
     }
 )
 
 
+@renamed(policy="policies")
 class StreamBatch(TaskGroup):
     """A batch of a stream. The tasks in the ``with`` block work on it; when all succeed, the checkpoints move.
 
@@ -80,7 +71,7 @@ class StreamBatch(TaskGroup):
     :param staging: where slices and manifests are kept, default: the setting ``[shardbatch] staging``.
     :param limits: how much one run reads, default ``ReadLimits()``.
     :param claim: how leases are claimed, default ``ClaimOptions()``.
-    :param policy: what to do when something cannot go on, default ``Policies()``.
+    :param policies: what to do when something cannot go on, default ``Policies()``.
     :param output: what the application's output roots are to their readers, default ``Outputs()``.
     :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "kinesis"}}``. Default: three
         retries, with a delay that grows from 10 seconds to 5 minutes, unless ``default_args`` set other values.
@@ -99,7 +90,7 @@ class StreamBatch(TaskGroup):
         staging: Staging | None = None,
         limits: ReadLimits | None = None,
         claim: ClaimOptions | None = None,
-        policy: Policies | None = None,
+        policies: Policies | None = None,
         output: Outputs | None = None,
         task_args: Mapping[str, Mapping[str, Any]] | None = None,
         **task_group_kwargs: Any,
@@ -114,7 +105,7 @@ class StreamBatch(TaskGroup):
                 "it stands in a mapped task group, where Airflow cannot map its read task.",
                 "Loop in Python instead: one StreamBatch for each stream.",
             )
-        more = {"group_id": self.group_id, "limits": limits, "claim": claim, "policies": policy, "outputs": output}
+        more = {"group_id": self.group_id, "limits": limits, "claim": claim, "policies": policies, "outputs": output}
         try:
             self.application = Application.of(app_name, stream, leases, staging, **more)
         except ConfigurationError as error:
@@ -352,7 +343,7 @@ class StreamBatch(TaskGroup):
             raise self._wrong(
                 "it has no work inside.",
                 "Create the tasks that use the batch within the with block; or, if the landed files are all that is "
-                'wanted, say so with policy=Policies(sink="own").',
+                'wanted, say so with policies=Policies(sink="own").',
             )
 
     def _require(self, fault: tuple[str, str] | None) -> None:
@@ -386,7 +377,7 @@ def batch_params(group_id: str) -> dict[str, Param]:
         return Param(None, type=["null", kind], title=title, section=f"Batch {group_id}", **schema)
 
     return {
-        f"{group_id}.mode": param("Mode", "string", enum=[None, *MODES]),
+        f"{group_id}.mode": param("Mode", "string", enum=[None, *map(str, Mode)]),
         f"{group_id}.from": param("Records arrived from", "string", format="date-time", description=_APART),
         f"{group_id}.to": param("… and before", "string", format="date-time"),
         f"{group_id}.replay": param("Committed batch to replay", "string", minLength=1),

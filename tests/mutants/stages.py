@@ -13,7 +13,7 @@ from tests.mutants.mutant import Mutant
 NEAREST: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
     ("stores/", {"unit": ("stores",), "contract": ("stores",), "integration": ("stores",)}),
     ("sources/", {"unit": ("sources",), "contract": ("test_sources.py",), "integration": ("sources",)}),
-    ("core/manifest.py", {"unit": ("landing",)}),
+    ("core/manifest.py", {"unit": ("core/test_manifest.py", "landing")}),
     ("core/", {"unit": ("core", "run"), "integration": ("run",)}),
     ("run/", {"unit": ("run",), "integration": ("run",)}),
     ("control/", {"unit": ("control",), "integration": ("control",)}),
@@ -22,10 +22,13 @@ NEAREST: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
     ("spark/", {"unit": ("landing",), "spark": ("spark",)}),
     ("submit/attempt.py", {"unit": ("submit/test_heartbeat.py",)}),
     ("submit/", {"unit": ("submit",)}),
-    ("operators/spark.py", {"unit": ("submit",)}),
-    ("task_group.py", {"unit": ("airflow/test_task_group.py",)}),
-    ("tasks/liveness.py", {"unit": ("airflow/test_liveness.py", "airflow/test_instances.py")}),
-    ("", {"unit": ("airflow/test_steps.py", "airflow/test_commit_event.py")}),
+    ("operators/spark.py", {"unit": ("operators/test_spark.py", "submit")}),
+    ("operators/", {"unit": ("operators", "tasks/test_steps.py")}),
+    ("task_group.py", {"unit": ("test_task_group.py",)}),
+    ("tasks/liveness.py", {"unit": ("tasks/test_liveness.py", "tasks/test_instances.py")}),
+    ("tasks/", {"unit": ("tasks",)}),
+    ("hooks/", {"unit": ("hooks",)}),
+    ("", {"unit": ("tasks/test_steps.py",)}),
 )
 FOLDERS = {
     "unit": "tests/unit",

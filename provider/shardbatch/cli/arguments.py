@@ -30,7 +30,7 @@ STREAM_NAME = Arg(("-s", "--stream-name"), required=True, help="The stream that 
 LEASES = Arg(
     ("-l", "--leases"),
     help=(
-        "The lease store: sql://CONN_ID or dynamodb://TABLE?conn_id=CONN_ID&region=REGION. "
+        "The lease store: sql://CONN_ID or dynamodb://TABLE?aws_conn_id=CONN_ID&region=REGION. "
         "Default: the setting leases in section shardbatch of Airflow's configuration"
     ),
 )
@@ -72,7 +72,7 @@ ROOTS_BATCH = Arg(("--batch",), help="Only of this batch. Default: of all that n
 STAGING = Arg(
     ("--staging",),
     help=(
-        "The staging folder: an absolute path, file:///... or s3://bucket/prefix?conn_id=CONN_ID. "
+        "The staging folder: an absolute path, file:///... or s3://bucket/prefix?aws_conn_id=CONN_ID. "
         "Default: the setting staging in section shardbatch of Airflow's configuration"
     ),
 )

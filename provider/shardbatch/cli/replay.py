@@ -37,7 +37,7 @@ def _staging(namespace: Namespace, batch: Batch) -> Staging:
         raise ConfigurationError("The batch's row names no manifest.", remedy="")
     given = default_staging()
     if given is not None and locate(given.uri).kind == locate(uri).kind:
-        return Staging(uri, given.conn_id, given.region_name)
+        return Staging(uri, given.aws_conn_id, given.region_name)
     return Staging(uri)
 
 

@@ -108,7 +108,7 @@ class Manifest:
             "staging": self.staging,
             "totals": self.totals.to_json(),
             "interval": list(self.interval) if self.interval else None,
-            "outputs": {"shared": self.outputs.shared, "intervals": self.outputs.intervals.value},
+            "outputs": {"shared": self.outputs.shared, "intervals": str(self.outputs.intervals)},
             "slices": [dict(e.slice.to_json(), shard_generation=e.shard_generation) for e in self.slices],
         }
 

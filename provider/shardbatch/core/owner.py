@@ -7,13 +7,20 @@ from dataclasses import astuple, dataclass
 from hashlib import sha256
 from urllib.parse import quote, unquote
 
-MODES = ("incremental", "interval")
+from shardbatch.core.choices import Choice
+
 #: Most characters of a scope, in every store.
 LONGEST_SCOPE = 768
 
-
 #: How the text begins that stands as owner on leases while a reset has them.
 _RESET = "reset:"
+
+
+class Mode(Choice):
+    """What a run reads. ``incremental``: on from the checkpoints. ``interval``: what arrived in a time of its own."""
+
+    INCREMENTAL = "incremental"
+    INTERVAL = "interval"
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ class Owner:
     dag_id: str
     run_id: str
     group_id: str
-    mode: str = "incremental"
+    mode: str = Mode.INCREMENTAL.value
 
     def __str__(self) -> str:
         return "/".join(quote(part, safe=":+=@,~ ") for part in astuple(self))
@@ -62,7 +69,7 @@ class Owner:
     def scope(self) -> str:
         """The lease scope: empty for live leases, the run for an interval's side leases. A text that no key has room
         for (names beyond ASCII take six characters a letter) is told by its beginning and its hash."""
-        text = "" if self.mode == "incremental" else str(self)
+        text = "" if self.mode == Mode.INCREMENTAL else str(self)
         if len(text) <= LONGEST_SCOPE:
             return text
         digest = sha256(text.encode()).hexdigest()

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import Enum
-from typing import TypeVar
 
+from shardbatch.core.choices import Choice, chosen
 from shardbatch.errors import ConfigurationError
 
 
-class GapPolicy(str, Enum):
+class GapPolicy(Choice):
     """``fail``: a slice that has a gap waits until a person accepts it, or a run has ``record``, which goes on
     with the gap noted."""
 
@@ -19,21 +18,21 @@ class GapPolicy(str, Enum):
     RECORD = "record"
 
 
-class ShardErrors(str, Enum):
+class ShardErrors(Choice):
     """``isolate``: an unreadable shard is left out and the run fails after its commit. ``fail``: it fails before."""
 
     ISOLATE = "isolate"
     FAIL = "fail"
 
 
-class Sink(str, Enum):
+class Sink(Choice):
     """``starts``: every start writes to a folder of its own. ``own``: the author's sink is atomic by itself."""
 
     STARTS = "starts"
     OWN = "own"
 
 
-class Intervals(str, Enum):
+class Intervals(Choice):
     """What live readers see of an interval run's records. ``apart``: nothing, they are read by naming the interval.
     ``join``: all, and a run whose records the live application may have too is refused."""
 
@@ -41,7 +40,7 @@ class Intervals(str, Enum):
     JOIN = "join"
 
 
-class FanOut(str, Enum):
+class FanOut(Choice):
     """Enhanced fan-out of Kinesis, which costs money. ``auto``: for a shard that polling cannot read to its tip within
     the run's duration. ``always``, ``never``."""
 
@@ -50,17 +49,25 @@ class FanOut(str, Enum):
     NEVER = "never"
 
 
-E = TypeVar("E", bound=Enum)
+class Deaggregate(Choice):
+    """What is done with a record that a producer packed from several (KPL aggregation).
+
+    ``on``: all of its records are delivered; those of a hash key outside the shard's range are counted.
+    ``strict``: an aggregate with such a record is dropped whole and counted, as the Kinesis Client Library does, since
+    the Kinesis Producer Library sends its records again. ``off``: it is delivered as it is.
+    """
+
+    ON = "on"
+    STRICT = "strict"
+    OFF = "off"
 
 
-def _choice(kind: type[E], value: object, name: str) -> E:
-    try:
-        return kind(value)
-    except ValueError:
-        words = ", ".join(repr(item.value) for item in kind)
-        raise ConfigurationError(
-            "{}={!r}) is not known.".format(name, value), remedy="Choose one of {}.".format(words)
-        ) from None
+class StartingPosition(Choice):
+    """Where an application begins that has no checkpoints yet. ``TRIM_HORIZON``: at the oldest record that the stream
+    still holds. ``LATEST``: behind the newest."""
+
+    TRIM_HORIZON = "TRIM_HORIZON"
+    LATEST = "LATEST"
 
 
 @dataclass(frozen=True)
@@ -75,15 +82,15 @@ class Policies:
     :raises ConfigurationError: for a word that is not known, or less than one attempt.
     """
 
-    gap: GapPolicy = GapPolicy.FAIL
-    shard_errors: ShardErrors = ShardErrors.ISOLATE
-    sink: Sink = Sink.STARTS
+    gap: GapPolicy | str = GapPolicy.FAIL
+    shard_errors: ShardErrors | str = ShardErrors.ISOLATE
+    sink: Sink | str = Sink.STARTS
     max_attempts: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gap", _choice(GapPolicy, self.gap, "Policies(gap"))
-        object.__setattr__(self, "shard_errors", _choice(ShardErrors, self.shard_errors, "Policies(shard_errors"))
-        object.__setattr__(self, "sink", _choice(Sink, self.sink, "Policies(sink"))
+        for name, kind in (("gap", GapPolicy), ("shard_errors", ShardErrors), ("sink", Sink)):
+            value = getattr(self, name)
+            object.__setattr__(self, name, chosen(kind, value, "Policies({}={!r})".format(name, value)))
         if self.max_attempts is not None and self.max_attempts < 1:
             raise ConfigurationError("Policies(max_attempts) is 1 or more.", remedy="Leave it out to never park.")
 
@@ -100,10 +107,11 @@ class Outputs:
     """
 
     shared: bool = False
-    intervals: Intervals = Intervals.APART
+    intervals: Intervals | str = Intervals.APART
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "intervals", _choice(Intervals, self.intervals, "Outputs(intervals"))
+        said = "Outputs(intervals={!r})".format(self.intervals)
+        object.__setattr__(self, "intervals", chosen(Intervals, self.intervals, said))
 
     @property
     def joins(self) -> bool:

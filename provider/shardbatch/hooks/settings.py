@@ -10,6 +10,7 @@ from airflow.sdk.configuration import conf
 
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import DynamoDBLeases, Leases, SQLLeases
+from shardbatch.hooks.renamed import by_new_names
 from shardbatch.hooks.staging import Staging
 from shardbatch.masking import masked
 
@@ -99,18 +100,22 @@ def leases_of(text: str, where: str) -> Leases:
     :raises ConfigurationError: if it cannot be read.
     """
     parts = urlsplit(text)
-    options = dict(parse_qsl(parts.query))
+    options = _options(parts.query, where)
     name = parts.netloc if not parts.path.strip("/") and not {"@", ":"} & set(parts.netloc) else ""
     if parts.scheme == "sql" and name and not options:
         return SQLLeases(name)
     if parts.scheme == "dynamodb" and parts.netloc.startswith("arn:") and "@" not in text:
         name = parts.netloc + parts.path  # an ARN has colons and a slash
-    if parts.scheme == "dynamodb" and name and not options.keys() - {"conn_id", "region"}:
-        return DynamoDBLeases(name, options.get("conn_id", "aws_default"), options.get("region"))
+    if parts.scheme == "dynamodb" and name and not options.keys() - {"aws_conn_id", "region"}:
+        return DynamoDBLeases(name, options.get("aws_conn_id", "aws_default"), options.get("region"))
     raise ConfigurationError(
         f"{where} = {masked(text)!r} cannot be read.",
-        remedy="Write sql://CONN_ID or dynamodb://TABLE?conn_id=aws_default&region=eu-west-1.",
+        remedy="Write sql://CONN_ID or dynamodb://TABLE?aws_conn_id=aws_default&region=eu-west-1.",
     )
+
+
+def _options(query: str, where: str) -> dict[str, str]:
+    return by_new_names(dict(parse_qsl(query)), {"conn_id": "aws_conn_id"}, where)
 
 
 def default_staging() -> Staging | None:
@@ -128,11 +133,11 @@ def staging_of(text: str, where: str) -> Staging:
     :raises ConfigurationError: if it cannot be read.
     """
     uri, _, query = text.partition("?")
-    options = dict(parse_qsl(query))
-    if options.keys() - {"conn_id", "region", "private"} or options.get("private", "true") not in ("true", "false"):
+    options = _options(query, where)
+    if options.keys() - {"aws_conn_id", "region", "private"} or options.get("private", "true") not in ("true", "false"):
         raise ConfigurationError(
             f"{where} = {masked(text)!r} cannot be read.",
-            remedy="Write a URI, for S3 as s3://bucket/prefix?conn_id=aws_default.",
+            remedy="Write a URI, for S3 as s3://bucket/prefix?aws_conn_id=aws_default.",
         )
     private = options.get("private") != "false"
-    return Staging(uri, options.get("conn_id"), options.get("region"), private=private)
+    return Staging(uri, options.get("aws_conn_id"), options.get("region"), private=private)

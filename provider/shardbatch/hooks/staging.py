@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from shardbatch.errors import ConfigurationError, ConnectionUnknown
 from shardbatch.hooks.connections import aws_hook, aws_session, client_of, require_id
+from shardbatch.hooks.renamed import renamed, warn
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _S3 = ("s3", "s3a", "s3n")
 
 
+@renamed(conn_id="aws_conn_id")
 @dataclass(frozen=True)
 class Staging:
     """A folder that Airflow's workers and Spark's executors reach under the same URI. Both texts may be templates.
@@ -27,7 +29,7 @@ class Staging:
     :param uri: an absolute path or ``file://`` URI (a shared mount, or one machine), or ``s3://bucket/prefix``. The
         first claim of an application creates a local folder if the folder above it exists. Later it must exist, so
         that a missing mount does not become an empty folder.
-    :param conn_id: Airflow's AWS connection for ``s3://``, default: the worker's own credentials.
+    :param aws_conn_id: Airflow's AWS connection for ``s3://``, default ``None``: the worker's own credentials.
     :param region_name: of the bucket, default: the connection's.
     :param private: for a local or mounted folder: whether the files and folders made there are closed to users outside
         the group, default yes; see docs/staging.md. ``False``: the worker's umask decides.
@@ -35,12 +37,12 @@ class Staging:
     """
 
     uri: str
-    conn_id: str | None = None
+    aws_conn_id: str | None = None
     region_name: str | None = None
     private: bool = True
 
     def __post_init__(self) -> None:
-        require_id("Staging(conn_id)", self.conn_id)
+        require_id("Staging(aws_conn_id)", self.aws_conn_id)
         if "{{" not in self.uri:
             self._require_kind()
 
@@ -49,7 +51,7 @@ class Staging:
         credentials = "@" in parts.netloc or (scheme in _S3 and (":" in parts.netloc or parts.query))
         if credentials or (scheme not in ("", "file", *_S3) and "@" in self.uri):
             raise ConfigurationError(  # not repeated: it may hold a password, and the URI stands in every manifest
-                "Staging(uri) has credentials or a query in its URI.", remedy="Leave them out and give conn_id."
+                "Staging(uri) has credentials or a query in its URI.", remedy="Leave them out and give aws_conn_id."
             )
         if scheme in _S3 and not parts.netloc:
             raise ConfigurationError(f"Staging({self.uri!r}) names no bucket.", remedy="Give s3://bucket/prefix.")
@@ -60,6 +62,12 @@ class Staging:
             )
         if not scheme and not self.uri.startswith("/"):
             raise ConfigurationError(f"Staging({self.uri!r}) is not absolute.", remedy="Give a full path or a URI.")
+
+    @property
+    def conn_id(self) -> str | None:
+        """The old name of ``aws_conn_id``."""
+        warn("Staging.conn_id has another name, write aws_conn_id.")
+        return self.aws_conn_id
 
     @property
     def scheme(self) -> str:
@@ -74,7 +82,7 @@ class Staging:
         done = replace(
             self,
             uri=render(self.uri),
-            conn_id=None if self.conn_id is None else render(self.conn_id),
+            aws_conn_id=None if self.aws_conn_id is None else render(self.aws_conn_id),
             region_name=None if self.region_name is None else render(self.region_name),
         )
         done._require_kind()
@@ -89,7 +97,7 @@ class Staging:
 
         if self.scheme not in _S3:
             return StagingArea(self.uri, private=self.private)
-        return StagingArea(self.uri, s3_file_system(self.conn_id, self.region_name))
+        return StagingArea(self.uri, s3_file_system(self.aws_conn_id, self.region_name))
 
 
 def s3_file_system(conn_id: str | None, region_name: str | None = None) -> FileSystem:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from shardbatch.core.policies import FanOut
+from shardbatch.core.choices import Choice, chosen
+from shardbatch.core.policies import Deaggregate, FanOut, StartingPosition
 from shardbatch.core.position import LATEST, TRIM_HORIZON, Position, at_timestamp
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.arns import region_for, require_one_region
@@ -17,8 +18,12 @@ from shardbatch.hooks.connections import aws_client, require_id
 if TYPE_CHECKING:
     from shardbatch.core.ports import Source
 
-STARTS = {"TRIM_HORIZON": TRIM_HORIZON, "LATEST": LATEST}
-DEAGGREGATE = ("on", "strict", "off")
+#: Arguments that take one of a few words, and what they take beside them.
+CHOICES: tuple[tuple[str, type[Choice], str], ...] = (
+    ("start", StartingPosition, "an aware datetime"),
+    ("deaggregate", Deaggregate, ""),
+    ("fan_out", FanOut, ""),
+)
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,9 @@ class KinesisStream:
         whole, as the Kinesis Client Library does, and counted; right only if every producer sends its records again,
         as the Kinesis Producer Library does. ``off``: it is delivered as it is, one record.
     :param fan_out: enhanced fan-out: a consumer of the application's own, which gives each shard's 2 MiB a second
-        undivided, and for which AWS charges by shard and hour while it is registered, and by GB. ``FanOut.AUTO``
+        undivided, and for which AWS charges by shard and hour while it is registered, and by GB. ``auto``
         (default): for a shard that polling, as measured, cannot read to its tip within ``ReadLimits.duration``, if the
-        connection's role may; ``ALWAYS``; ``NEVER``. An interval run polls.
+        connection's role may; ``always``; ``never``. An interval run polls.
     :raises ConfigurationError: for a stream without a name, what is neither a name nor an ARN, an unknown start,
         ``deaggregate`` or ``fan_out``, a ``datetime`` without a zone, a number out of its range, or a region that is
         not the ARN's.
@@ -55,11 +60,11 @@ class KinesisStream:
     stream_arn: str = ""
     aws_conn_id: str | None = "aws_default"
     region_name: str | None = None
-    start: str | datetime = "TRIM_HORIZON"
+    start: StartingPosition | str | datetime = StartingPosition.TRIM_HORIZON
     page_records: int = 10_000
     calls_per_second: float = 4.0
-    deaggregate: str = "on"
-    fan_out: FanOut = FanOut.AUTO
+    deaggregate: Deaggregate | str = Deaggregate.ON
+    fan_out: FanOut | str = FanOut.AUTO
 
     def __post_init__(self) -> None:
         if bool(self.name) == bool(self.stream_arn):
@@ -68,10 +73,6 @@ class KinesisStream:
             )
         require_id("KinesisStream(aws_conn_id)", self.aws_conn_id)
         self._require_pace()
-        if not isinstance(self.fan_out, FanOut):
-            raise ConfigurationError(
-                f"KinesisStream(fan_out={self.fan_out!r}) is not known.", remedy="Give a FanOut, as FanOut.NEVER."
-            )
         if isinstance(self.start, datetime) and self.start.utcoffset() is None:
             raise ConfigurationError(
                 f"KinesisStream(start={self.start}) has no time zone.", remedy="Give an aware datetime."
@@ -83,16 +84,10 @@ class KinesisStream:
         if known(self.address):
             self._require_address()
             require_one_region("KinesisStream", self.address, self.region_name)
-        if not isinstance(self.start, datetime) and self.start not in STARTS and known(self.start):
-            raise ConfigurationError(
-                f"KinesisStream(start={self.start!r}) is not known.",
-                remedy="Choose 'TRIM_HORIZON', 'LATEST' or an aware datetime.",
-            )
-        if self.deaggregate not in DEAGGREGATE and known(self.deaggregate):
-            raise ConfigurationError(
-                f"KinesisStream(deaggregate={self.deaggregate!r}) is not known.",
-                remedy="Choose 'on', 'strict' or 'off'.",
-            )
+        for name, kind, other in CHOICES:
+            value = getattr(self, name)
+            if known(value) and not (name == "start" and isinstance(value, datetime)):
+                object.__setattr__(self, name, chosen(kind, value, f"KinesisStream({name}={value!r})", other=other))
 
     def _require_address(self) -> None:
         arn = self.address.startswith("arn:")
@@ -128,7 +123,7 @@ class KinesisStream:
         """The start as a position."""
         if isinstance(self.start, datetime):
             return at_timestamp(round(self.start.timestamp() * 1000))
-        return STARTS[self.start]
+        return LATEST if self.start == StartingPosition.LATEST else TRIM_HORIZON
 
     def rendered(self, render: Callable[[str], str]) -> KinesisStream:
         """With its templates rendered.
@@ -143,6 +138,7 @@ class KinesisStream:
             region_name=None if self.region_name is None else render(self.region_name),
             start=self.start if isinstance(self.start, datetime) else render(self.start),
             deaggregate=render(self.deaggregate),
+            fan_out=render(self.fan_out),
         )
         done._require_texts(lambda text: True)
         return done
@@ -161,7 +157,7 @@ class KinesisStream:
             retries={"total_max_attempts": 1, "mode": "standard"},  # the source itself retries, at the shard's pace
             max_pool_connections=64,
         )
-        from shardbatch.sources.kinesis import Deaggregate, KinesisOptions, KinesisSource
+        from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
 
         options = KinesisOptions(
             page_records=self.page_records,
@@ -169,5 +165,5 @@ class KinesisStream:
             deaggregate=Deaggregate(self.deaggregate),
         )
         if budget is not None:
-            options = replace(options, fan_out=self.fan_out, app_name=app_name, budget=budget)
+            options = replace(options, fan_out=FanOut(self.fan_out), app_name=app_name, budget=budget)
         return KinesisSource(client, self.address, options=options)

@@ -32,6 +32,10 @@ class FaultKind(StrEnum):
     HIDE_CHILDREN = "hide_children"
     """Listings do not show the children of listed shards yet."""
 
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise ValueError(f"{value!r} is not a kind of fault; choose one of {', '.join(cls)}")
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -39,7 +43,8 @@ class Fault:
 
     operation: str
     """Name such as ``GetRecords``, or ``*`` for every operation; ``SubscribeToShardEvent`` stands for one event."""
-    kind: FaultKind
+    kind: FaultKind | str
+    """What happens to the call, as the enum or its text."""
     times: int = 1
     """How many matching calls it hits; 1 or more."""
     after: int = 0
@@ -66,9 +71,12 @@ class Fault:
     hits: int = 0
     """Calls hit so far."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", FaultKind(self.kind))
+
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {**asdict(self), "kind": self.kind.value}
+        return {**asdict(self), "kind": str(self.kind)}
 
 
 LISTING_KINDS = (FaultKind.OPEN_PARENT, FaultKind.HIDE_CHILDREN)
@@ -88,7 +96,7 @@ class Faults:
         :raises ValueError: an unknown kind or field, or a number out of its range
         """
         try:
-            fault = Fault(operation=operation, kind=FaultKind(kind), **details)
+            fault = Fault(operation=operation, kind=kind, **details)
         except TypeError as error:
             raise ValueError(f"{error}; a fault has the fields of shardbatch.local.Fault") from None
         if fault.times < 1 or fault.after < 0 or fault.seconds < 0 or not 0 <= fault.keep < 1:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, BaseOperator
 
+from shardbatch.core.owner import Mode
 from shardbatch.core.start import Work
 from shardbatch.errors import GapFound, ShardbatchError, ShardsFailed, WorkFailed
 from shardbatch.operators.end_record import works_of
@@ -131,7 +132,7 @@ class CommitOperator(Step):
             return
         for asset in [outlet for outlet in self.outlets if isinstance(outlet, Asset)]:
             context["outlet_events"][asset].extra = extra
-            if extra["mode"] == "incremental":
+            if extra["mode"] == Mode.INCREMENTAL:
                 self._mirror(context, asset, extra)
 
     def _mirror(self, context: Context, asset: Asset, extra: dict[str, Any]) -> None:

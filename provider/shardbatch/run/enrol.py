@@ -89,7 +89,7 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
         before_s = (bound - interval.from_ms) // 1000
         message = f"The interval begins {before_s} s before the stream's retention, the shortest since."
         if consumer.policies.gap is GapPolicy.FAIL:
-            raise GapFound(message, remedy='Begin later, or accept what is left with policy=Policies(gap="record").')
+            raise GapFound(message, remedy='Begin later, or accept what is left with policies=Policies(gap="record").')
         consumer.warn(message)
     return Application(consumer.namespace, identity, at_timestamp(interval.begin_ms), 0)
 

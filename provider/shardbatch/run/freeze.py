@@ -186,7 +186,7 @@ def _require_whole(consumer: Consumer, collected: list[Lease]) -> None:
     if gaps:
         raise GapFound(
             "In {} shards of the interval {}.".format(len(gaps), gaps[0]),
-            remedy='Accept what is left with policy=Policies(gap="record") and clear the run.',
+            remedy='Accept what is left with policies=Policies(gap="record") and clear the run.',
         )
     cut = [lease for lease in collected if lease.pending is not None and not lease.pending.ended]
     if rest or cut:  # a person may have marked a read that failed as a success
@@ -236,7 +236,7 @@ def _create(consumer: Consumer, me: str, collected: list[Lease], claim: str) -> 
         state=BatchState.FROZEN,
         attempt=1,
         attempt_seen_ms=now,
-        sink=consumer.policies.sink.value,
+        sink=str(consumer.policies.sink),
         manifest_uri=uri,
         manifest_digest=digest(content),
         records=manifest.totals.records,
@@ -282,7 +282,7 @@ def _manifest(consumer: Consumer, me: str, batch_id: str, collected: list[Lease]
         scope=consumer.scope,
         owner=me,
         created_at_ms=now_ms,
-        sink=consumer.policies.sink.value,
+        sink=str(consumer.policies.sink),
         staging=consumer.landing.uri,
         slices=slices,
         totals=totals_of(slices),

@@ -106,7 +106,7 @@ class Application:
         :raises ConfigurationError: if the deployment has no id, or the run asks for what cannot be done.
         """
         run = context["dag_run"]
-        mode = self.request(context).mode
+        mode = str(self.request(context).mode)
         return Owner(deployment_id(self.leases), run.dag_id, run.run_id, self.group_id, mode)
 
     @contextmanager

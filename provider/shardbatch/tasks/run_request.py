@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from shardbatch.core.choices import chosen
 from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
-from shardbatch.core.owner import MODES
+from shardbatch.core.owner import Mode
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.errors import ConfigurationError
 
@@ -29,7 +30,7 @@ REQUESTS = ("mode", "from", "to", "replay", *LIMITS)
 class RunRequest:
     """What a run asks for: its mode, the interval if it is ``interval``, and values instead of the arguments'."""
 
-    mode: str
+    mode: Mode
     interval: Interval | None
     values: Mapping[str, Any]
 
@@ -68,12 +69,9 @@ def request_of(group_id: str, dag_run: Any, params: Mapping[str, Any]) -> RunReq
     if "replay" in values:
         return _replay(group_id, dag_run, conf, values)
     interval = "from" in values or "to" in values or _backfill(dag_run)
-    mode = values.get("mode", "interval" if interval else "incremental")
-    if mode not in MODES:
-        raise ConfigurationError(
-            f"{group_id}.mode = {mode!r} is not known.", remedy=f"Choose one of {', '.join(MODES)}."
-        )
-    if mode == "incremental":
+    asked = values.get("mode", Mode.INTERVAL if interval else Mode.INCREMENTAL)
+    mode = chosen(Mode, asked, f"{group_id}.mode = {asked!r}")
+    if mode is Mode.INCREMENTAL:
         unused = sorted({"from", "to"} & values.keys())
         if unused:
             raise ConfigurationError(
@@ -101,7 +99,7 @@ def _replay(group_id: str, dag_run: Any, conf: Mapping[str, Any], values: Mappin
             f"{group_id}.replay was given to a backfill, each of whose runs would replay the same batch.",
             remedy="Trigger one run with it.",
         )
-    return RunRequest("incremental", None, {"replay": values["replay"]})
+    return RunRequest(Mode.INCREMENTAL, None, {"replay": values["replay"]})
 
 
 def _backfill(dag_run: Any) -> bool:

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import pytest
 
+from shardbatch.core.policies import Deaggregate
 from shardbatch.core.ports import Page
 from shardbatch.core.position import TRIM_HORIZON, after
 from shardbatch.core.slice import Oddities
-from shardbatch.sources.kinesis import Deaggregate
 from tests.integration.sources.kinesis_world import FIRST, STREAM, World, payloads, stopped_server, take, until
 from tests.support.aggregates import FIXTURE, Packed, pack
 

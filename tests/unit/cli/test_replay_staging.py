@@ -11,7 +11,7 @@ from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.rows import Namespace
 
 
-@pytest.mark.parametrize(("setting", "conn_id"), [("s3a://lake/staging?conn_id=lake", "lake"), ("/staging", None)])
+@pytest.mark.parametrize(("setting", "conn_id"), [("s3a://lake/staging?aws_conn_id=lake", "lake"), ("/staging", None)])
 def test_a_batch_on_s3_is_reached_as_the_deployments_staging_on_s3_is(
     monkeypatch: pytest.MonkeyPatch, setting: str, conn_id: str | None
 ) -> None:

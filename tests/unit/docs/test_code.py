@@ -129,7 +129,7 @@ def test_the_asset_of_a_page_is_that_of_its_group() -> None:
             "batch",
             app_name="orders-by-item",
             stream=shardbatch.KinesisStream("orders"),
-            policy=shardbatch.Policies(sink="own"),
+            policies=shardbatch.Policies(sink="own"),
         ) as batch,
     ):
         pass

@@ -16,7 +16,7 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.run import Outcome
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
-from tests.unit.run.test_interval import Interval, beside, run
+from tests.unit.run.test_interval_runs import Interval, beside, run
 
 TWO_HOURS = 7_200_000
 

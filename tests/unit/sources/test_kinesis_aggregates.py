@@ -16,6 +16,7 @@ from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardbatch.core.policies import Deaggregate
 from shardbatch.core.position import TRIM_HORIZON, Position, after
 from shardbatch.core.shard import MAX_HASH_KEY, HashRange
 from shardbatch.core.slice import NOTHING_ODD, Oddities
@@ -23,7 +24,6 @@ from shardbatch.sources.kinesis import deaggregation
 from shardbatch.sources.kinesis.aggregate import take_apart
 from shardbatch.sources.kinesis.deaggregation import Piece, fresh, pieces
 from shardbatch.sources.kinesis.decoder import SCHEMA
-from shardbatch.sources.kinesis.options import Deaggregate
 from tests.support.aggregates import FIXTURE, MAGIC, Packed, number, pack, sealed, text
 
 WHOLE = HashRange(0, MAX_HASH_KEY)

@@ -5,27 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
 
-from shardbatch.core.policies import FanOut
+from shardbatch.core.policies import Deaggregate, FanOut
 from shardbatch.errors import ConfigurationError
 
 MOST_CALLS_PER_SECOND = 5.0
 MOST_RECORDS = 10_000
 MOST_LISTED = 1_000
-
-
-class Deaggregate(StrEnum):
-    """What is done with a record that a producer packed from several (KPL aggregation).
-
-    ``ON``: all of its records are delivered; those of a hash key outside the shard's range are counted.
-    ``STRICT``: an aggregate with such a record is dropped whole and counted, as the Kinesis Client Library does, since
-    the Kinesis Producer Library sends its records again. ``OFF``: it is delivered as it is.
-    """
-
-    ON = "on"
-    STRICT = "strict"
-    OFF = "off"
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def make(
         render_template_as_native_obj=native,
     ) as dag:
         arguments = {
-            "policy": Policies(sink="own"),
+            "policies": Policies(sink="own"),
             "claim": ClaimOptions(read_tasks=2),
             "limits": ReadLimits(concurrency=2),
             **changes,

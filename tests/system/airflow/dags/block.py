@@ -119,7 +119,7 @@ def make(name: str, shape: Callable[[str, StreamBatch], object]) -> DAG:
             stream=KinesisStream(name, aws_conn_id="aws_local"),
             leases=SQLLeases("leases_local"),
             staging=Staging(str(FOLDER / "staging")),
-            policy=Policies(sink="own"),
+            policies=Policies(sink="own"),
         ) as batch:
             shape(name, batch)
         if name == "block_landing":

@@ -129,7 +129,7 @@ def make(name: str, shape: Callable[[str, StreamBatch], None]) -> DAG:
             stream=KinesisStream(name, aws_conn_id="aws_local"),
             leases=SQLLeases("leases_local"),
             staging=Staging(str(FOLDER / "staging")),
-            policy=Policies(sink="own" if name == "ends_own" else "starts"),
+            policies=Policies(sink="own" if name == "ends_own" else "starts"),
         ) as batch,
     ):
         shape(name, batch)

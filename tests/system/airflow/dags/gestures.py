@@ -63,7 +63,7 @@ def make(name: str) -> DAG:
             leases=SQLLeases("leases_local"),
             staging=Staging(str(FOLDER / "staging")),
             claim=ClaimOptions(lease_duration=timedelta(seconds=10)),
-            policy=Policies(sink="starts" if name in IN_SPARK else "own"),
+            policies=Policies(sink="starts" if name in IN_SPARK else "own"),
         ) as batch,
     ):
         if name in IN_SPARK:

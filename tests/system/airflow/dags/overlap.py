@@ -56,7 +56,7 @@ def make(name: str, stream: str = "", beside: bool = False, **claim: object) -> 
             stream=KinesisStream(stream or name, aws_conn_id="aws_local"),
             leases=SQLLeases("leases_local"),
             staging=Staging(str(FOLDER / "staging")),
-            policy=Policies(sink="own"),
+            policies=Policies(sink="own"),
             claim=ClaimOptions(**claim),
         ) as batch:
             work(name, batch.manifest_uri, batch.batch_id, batch.attempt)

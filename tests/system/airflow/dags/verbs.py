@@ -36,7 +36,9 @@ def work(manifest_uri: str) -> None:
 
 
 with DAG("verbs", schedule=None, default_args={"retry_delay": timedelta(seconds=1)}) as dag:
-    with StreamBatch("batch", **GIVEN, staging=Staging(str(FOLDER / "staging")), policy=Policies(sink="own")) as group:
+    with StreamBatch(
+        "batch", **GIVEN, staging=Staging(str(FOLDER / "staging")), policies=Policies(sink="own")
+    ) as group:
         work(group.manifest_uri)
     group >> SetAsideBatchOperator(
         task_id="set_aside",

@@ -90,7 +90,7 @@ def test_outside_of_its_group_it_is_refused_at_parse_time(given: dict[str, Any])
     with DAG("dag", schedule=None):
         with StreamBatch(
             "orders",
-            policy=Policies(sink="own"),
+            policies=Policies(sink="own"),
             **{name: given[name] for name in ("app_name", "stream", "leases", "staging")},
         ) as batch:
             with TaskGroup("inner"):

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Airflow is imported when a test module is, so its home has to be set before: no database is made or asked here."""
+"""What unit tests of the Airflow side share: no database is made or asked."""
 
 from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable
 
 import pytest
 
-os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home-")
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 
 

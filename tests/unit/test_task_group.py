@@ -94,7 +94,7 @@ def test_what_fails_a_run_after_its_commit_stands_beside_the_group() -> None:
 
 def test_an_empty_block_lands_only() -> None:
     with dag() as made:
-        with group(policy=Policies(sink="own")) as batch:
+        with group(policies=Policies(sink="own")) as batch:
             pass
         task(lambda outcome: None, task_id="after")(batch.committed)
     stored = round_trip(made)  # which refuses another trigger rule directly after a setup task
@@ -106,7 +106,7 @@ def test_an_empty_block_lands_only() -> None:
 
 def test_parsing_twice_gives_the_same_dag() -> None:
     def parsed() -> dict[str, Any]:
-        with dag(params=batch_params("orders")) as made, group(policy=Policies(sink="own")):
+        with dag(params=batch_params("orders")) as made, group(policies=Policies(sink="own")):
             EmptyOperator(task_id="work")
             task(lambda item: None, task_id="each").expand(item=[1, 2])
         return DagSerialization.to_dict(made)["dag"]["tasks"]
@@ -367,7 +367,7 @@ def test_no_lease_store_or_staging_folder() -> None:
 
 def test_deployment_wide_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__SHARDBATCH__LEASES", "sql://shared")
-    monkeypatch.setenv("AIRFLOW__SHARDBATCH__STAGING", "s3://lake/staging?conn_id=lake")
+    monkeypatch.setenv("AIRFLOW__SHARDBATCH__STAGING", "s3://lake/staging?aws_conn_id=lake")
     with dag(), group(leases=None, staging=None) as batch:
         EmptyOperator(task_id="work")
     assert batch.leases == SQLLeases("shared")
@@ -422,12 +422,12 @@ def test_an_empty_block_that_could_never_commit() -> None:
 
     text = refused(build)
     assert "no work" in text
-    assert 'policy=Policies(sink="own")' in text
+    assert 'policies=Policies(sink="own")' in text
 
 
 def test_a_setup_without_work() -> None:
     def build() -> None:
-        with group(policy=Policies(sink="own")):
+        with group(policies=Policies(sink="own")):
 
             @setup
             def cluster() -> None: ...

@@ -23,7 +23,7 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.operators.read import LABEL
 from shardbatch.task_group import FIXED, OURS
 
-PAGE = Path(__file__).parents[3] / "docs" / "airflow-settings.md"
+PAGE = Path(__file__).parents[2] / "docs" / "airflow-settings.md"
 ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \| (heeded|ours|refused) \|", re.MULTILINE)
 DECIDED = {
     name: decision for names, decision in ROW.findall(PAGE.read_text("utf-8")) for name in re.findall(r"\w+", names)

@@ -66,7 +66,7 @@ def test_a_region_beside_an_arn_of_another_is_refused() -> None:
 
 
 def test_a_lease_table_by_its_arn() -> None:
-    assert settings.leases_of(f"dynamodb://{TABLE}?conn_id=x", "--leases") == DynamoDBLeases(TABLE, "x")
+    assert settings.leases_of(f"dynamodb://{TABLE}?aws_conn_id=x", "--leases") == DynamoDBLeases(TABLE, "x")
     for wrong in (TABLE + "/index/by_owner", "arn:aws:dynamodb:eu-north-1:1:table/leases", ARN):
         with pytest.raises(ConfigurationError, match="is not the ARN of a DynamoDB table"):
             DynamoDBLeases(wrong)
@@ -145,8 +145,8 @@ def test_what_cannot_work_is_refused_at_once(wrong: Callable[[], object]) -> Non
         lambda: connection("postgresql://me:s3cr3t@db/leases"),
         lambda: connection("me:s3cr3t@db/leases"),
         lambda: settings.leases_of("me:s3cr3t@db/leases", "--leases"),
-        lambda: settings.leases_of("dynamodb://t?conn_id=x&secret=s3cr3t", "--leases"),
-        lambda: settings.staging_of("s3://lake?conn_id=x&password=s3cr3t", "--staging"),
+        lambda: settings.leases_of("dynamodb://t?aws_conn_id=x&secret=s3cr3t", "--leases"),
+        lambda: settings.staging_of("s3://lake?aws_conn_id=x&password=s3cr3t", "--staging"),
         lambda: open_store("me:s3cr3t@db"),
         lambda: open_store("s3cr3t@db:5432"),
         lambda: open_store("postgres://me:s3cr3t@db"),

@@ -112,7 +112,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, connection: Callable[..., None], tmp_p
             stream=KinesisStream("orders"),
             leases=SQLLeases("leases_db"),
             staging=Staging(str(tmp_path / "staging")),
-            policy=Policies(sink="own"),
+            policies=Policies(sink="own"),
         ),
     ):
         EmptyOperator(task_id="work") >> EmptyOperator(task_id="notify", trigger_rule="all_done")

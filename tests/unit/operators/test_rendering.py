@@ -129,7 +129,7 @@ def test_what_a_run_brings_in_is_not_rendered_by_a_verb(monkeypatch: pytest.Monk
     task.execute(context)
     assert (found["app_name"], found["batch_id"], found["reason"]) == (EVIL, EVIL, EVIL)
     assert found["stream"] == KinesisStream("orders", region_name=EVIL)
-    assert (found["leases"], found["staging"].conn_id) == (SQLLeases(EVIL), EVIL)
+    assert (found["leases"], found["staging"].aws_conn_id) == (SQLLeases(EVIL), EVIL)
 
 
 def test_what_a_run_brings_in_is_not_rendered_by_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments that take one of a few words: each is an enum, and its text is taken wherever the enum is."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeVar
+
+from shardbatch.errors import ConfigurationError
+
+
+class Choice(str, Enum):
+    """A word of an argument. It is equal to its text and is written as its text, so that an author who gives the one
+    in place of the other has changed nothing that Airflow keeps of a DAG."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec)
+
+
+C = TypeVar("C", bound=Choice)
+
+
+def chosen(kind: type[C], value: object, said: str, *, other: str = "") -> C:
+    """The word of ``kind`` that a value is, or whose text it is. Upper and lower case differ.
+
+    :param said: the argument with its value, for the error.
+    :param other: what the argument takes beside the words, for the error.
+    :raises ConfigurationError: for any other value; it lists the words.
+    """
+    if isinstance(value, kind):
+        return value
+    if isinstance(value, str) and not isinstance(value, Choice):  # a word of another choice may have the same text
+        for item in kind:
+            if item.value == value:
+                return item
+    words = [repr(item) for item in kind] + ([other] if other else [])
+    raise ConfigurationError(
+        "{} is not known.".format(said), remedy="Choose {} or {}.".format(", ".join(words[:-1]), words[-1])
+    )

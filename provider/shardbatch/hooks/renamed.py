@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Old names of what has another: they work, and a warning says what to write instead."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar
+
+from shardbatch.errors import ConfigurationError
+
+T = TypeVar("T")
+
+
+def renamed(**names: str) -> Callable[[type[T]], type[T]]:
+    """A class that takes arguments by their old names too, each given as ``old="new"``."""
+
+    def decorate(cls: type[T]) -> type[T]:
+        constructor: Callable[..., None] = cls.__init__
+
+        @wraps(constructor)
+        def take_old_names(self: Any, *args: Any, **kwargs: Any) -> None:
+            constructor(self, *args, **by_new_names(kwargs, names, cls.__name__))
+
+        vars(take_old_names)["old_names"] = names
+        cls.__init__ = take_old_names  # type: ignore[method-assign]
+        return cls
+
+    return decorate
+
+
+def by_new_names(given: Mapping[str, Any], names: Mapping[str, str], where: str) -> dict[str, Any]:
+    """Values by their names, those that stand under an old name by the new one.
+
+    It warns in the name of the caller's caller, who wrote them.
+
+    :raises ConfigurationError: if one stands under both.
+    """
+    found = dict(given)
+    for old, new in names.items():
+        if old not in found:
+            continue
+        if new in found:
+            raise ConfigurationError(f"{where} has {old} and {new}, which are the same.", remedy=f"Give {new} only.")
+        found[new] = found.pop(old)
+        warn(f"{where}: {old}= has another name, write {new}=.", stacklevel=4)
+    return found
+
+
+def warn(text: str, *, stacklevel: int = 3) -> None:
+    """Warn of an old name, by default in the name of the caller's caller."""
+    from airflow.exceptions import AirflowProviderDeprecationWarning
+
+    warnings.warn(text, AirflowProviderDeprecationWarning, stacklevel=stacklevel)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Old names of arguments and settings mean the same, a warning says the new one, and Airflow sees the same DAG."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from airflow.exceptions import AirflowProviderDeprecationWarning
+from airflow.sdk import DAG
+from airflow.serialization.serialized_objects import DagSerialization
+
+from shardbatch import DynamoDBLeases, KinesisStream, Policies, SQLLeases, Staging, StreamBatch
+from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.settings import leases_of, staging_of
+
+
+def old(made: Callable[[], Any], says: str) -> Any:
+    """What comes of an old name; it warns once, in the name of whoever wrote it."""
+    with pytest.warns(AirflowProviderDeprecationWarning, match=says) as told:
+        found = made()
+    assert len(told) == 1
+    return found
+
+
+def test_the_connection_of_staging() -> None:
+    with pytest.warns(AirflowProviderDeprecationWarning, match=r"^Staging: conn_id= .* write aws_conn_id=\.$") as told:
+        found = Staging("s3://lake/staging", conn_id="lake")  # type: ignore[call-arg]
+    assert [warning.filename for warning in told] == [__file__]
+    new = Staging("s3://lake/staging", aws_conn_id="lake")
+    assert found == new == Staging("s3://lake/staging", "lake")
+    assert (repr(found), hash(found)) == (repr(new), hash(new))
+    assert found.rendered(str) == new
+    assert old(lambda: new.conn_id, r"^Staging\.conn_id .* write aws_conn_id\.$") == "lake"
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("s3://lake/staging?{}=lake&region=eu-west-1", Staging("s3://lake/staging", "lake", "eu-west-1")),
+        ("s3://lake/staging?region=eu-west-1&{}=lake", Staging("s3://lake/staging", "lake", "eu-west-1")),
+        ("dynamodb://shard_leases?{}=lake", DynamoDBLeases("shard_leases", "lake")),
+    ],
+)
+def test_the_connection_in_a_setting(text: str, meant: object) -> None:
+    read: Callable[[str, str], object] = staging_of if text.startswith("s3") else leases_of
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read(text.format("aws_conn_id"), "--where") == meant
+    assert old(lambda: read(text.format("conn_id"), "--where"), r"^--where: conn_id= .* write aws_conn_id=") == meant
+
+
+def made(**given: Any) -> Any:
+    """A DAG with a group."""
+    with (
+        DAG("orders", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag,
+        StreamBatch(
+            "batch", app_name="etl", stream=KinesisStream("orders"), leases=SQLLeases("leases_db"), **given
+        ) as group,
+    ):
+        pass
+    assert group.application.policies.sink == "own"
+    return DagSerialization.to_dict(dag)
+
+
+def test_the_policies_of_a_group() -> None:
+    own, staging = Policies(sink="own"), Staging("s3://lake/staging", "lake")
+    new = made(policies=own, staging=staging)
+    assert old(lambda: made(policy=own, staging=staging), r"^StreamBatch: policy= .* write policies=\.$") == new
+    before = old(lambda: Staging("s3://lake/staging", conn_id="lake"), "write aws_conn_id")  # type: ignore[call-arg]
+    assert made(policies=own, staging=before) == new
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Staging("s3://lake/staging", aws_conn_id="lake", conn_id="lake"),  # type: ignore[call-arg]
+        lambda: staging_of("s3://lake/staging?conn_id=a&aws_conn_id=b", "--staging"),
+        lambda: made(policy=Policies(), policies=Policies()),
+    ],
+)
+def test_both_names_at_once_are_refused(wrong: Callable[[], object]) -> None:
+    with pytest.raises(ConfigurationError, match=r"which are the same\. Give (aws_conn_id|policies) only\."):
+        wrong()
