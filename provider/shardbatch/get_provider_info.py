@@ -48,8 +48,8 @@ OPTIONS = {
         "airflow-prod-eu",
     ),
     "leases": _option(
-        "The lease store of groups that do not name one: ``dynamodb://TABLE?aws_conn_id=aws_default&region=eu-west-1`` or "
-        "``sql://CONN_ID``.",
+        "The lease store of groups that do not name one: ``dynamodb://TABLE?aws_conn_id=aws_default&region=eu-west-1`` "
+        "or ``sql://CONN_ID``.",
         "dynamodb://shard_leases?aws_conn_id=aws_default",
     ),
     "staging": _option(

@@ -247,7 +247,7 @@ def adopt(batch: Batch, owner: str) -> Batch:
 
 
 def disown(batch: Batch, note: str) -> Batch:
-    """B15: a frozen batch is nobody's, so the next claim adopts it (B3)."""
+    """B15: a frozen batch has no owner any more, so the next claim adopts it (B3)."""
     _require(batch.state is BatchState.FROZEN, batch, "only a frozen batch is released")
     return batch._next(owner="", note=_noted(batch, note))
 

@@ -139,7 +139,7 @@ class Source(Protocol):
         ...
 
     def resolve(self, start: Position) -> Position:
-        """A start that stays the same for ever: ``LATEST`` becomes a timestamp or an exact position."""
+        """A start that always means the same place: ``LATEST`` becomes a timestamp or an exact position."""
         ...
 
     def retention_ms(self) -> int | None:
@@ -189,7 +189,7 @@ class OutputRoots(Protocol):
     """The folders that applications write below and readers read. Errors are :class:`StagingError`."""
 
     def place(self, root: str) -> str:
-        """One text for a root in whatever spelling: ``/x/out``, ``file:///x/out``; ``s3://b/out``, ``s3a://b//out/``."""
+        """One text for a root in any spelling: ``/x/out``, ``file:///x/out``; ``s3://b/out``, ``s3a://b//out/``."""
         ...
 
     def folder(self, batch_id: str, start_id: str) -> str:

@@ -86,8 +86,8 @@ class SparkBatch:
 
         A key lives in one line of shards, each a child of the one before, so ``shard_generation`` and ``record_index``
         give its order. This costs one shuffle by ``partition_key``. Operations that keep partitions also keep the order
-        (``mapInArrow``, ``foreachPartition``, a write without ``partitionBy``); another shuffle or sort does not. There
-        is no order between keys, or between records of one key that were put with different explicit hash keys.
+        (``mapInArrow``, ``foreachPartition``, a write without ``partitionBy``); another shuffle or sort does not. Keys
+        have no order among each other, nor have records of one key that were put with different explicit hash keys.
 
         :raises StagingError: as :meth:`records` does.
         """
