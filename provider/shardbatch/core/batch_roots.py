@@ -17,7 +17,7 @@ def named_roots(batch: Batch) -> list[str]:
 
 def forget_root(batch: Batch, keep: Callable[[str], bool], note: str) -> Batch:
     """O8: a root is gone permanently. No run waits for this batch's marker there any more, and what its starts wrote
-    there is not looked for. The rest of the decision stays. ``keep`` says for each root, as spelled, whether it stays."""
+    there is not looked for. The rest of the decision stays. ``keep`` says for each root, as spelled, if it stays."""
     return replace(
         batch,
         row_count=batch.row_count + 1,

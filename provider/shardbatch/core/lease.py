@@ -275,7 +275,7 @@ def unstamp(lease: Lease, batch_id: str, now_ms: int, *, free: bool) -> Lease:
 
 
 def release(lease: Lease, now_ms: int, caught_up_ms: int | None = None, note: str | None = None) -> Lease:
-    """L7: remove the owner. A pending slice stays for the next one. An empty read leaves the time when it saw the tip."""
+    """L7: remove the owner. A pending slice stays for the next one. An empty read leaves when it saw the shard's tip."""
     _require(lease.batch_id is None, lease, "a stamped lease is not released")
     freed = lease._next(now_ms, lease_owner=None, read_group=None, note=note or lease.note)
     return freed if caught_up_ms is None else replace(freed, caught_up_ms=caught_up_ms, millis_behind_latest=0)
