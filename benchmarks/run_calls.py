@@ -12,10 +12,10 @@ from pathlib import Path
 from benchmarks.stream import Stream, kinesis_client
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions, Policies, Sink
-from shardbatch.core.ports import Verdict
+from shardbatch.core.ports import SYSTEM_CLOCK, Verdict
 from shardbatch.core.rows import Namespace
 from shardbatch.landing.area import StagingArea
-from shardbatch.run import SYSTEM_CLOCK, Consumer, claim, commit, freeze, land
+from shardbatch.run import Consumer, claim, commit, freeze, land
 from shardbatch.sources.kinesis import KinesisSource
 from shardbatch.stores.sql import SQLStore
 

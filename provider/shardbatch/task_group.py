@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param, TaskGroup, TriggerRule
@@ -24,13 +25,12 @@ from shardbatch.operators.commit import CommitOperator, ReportOperator
 from shardbatch.operators.end_record import is_given, record_ends
 from shardbatch.operators.freeze import FreezeOperator
 from shardbatch.operators.read import LABEL, ReadOperator
-from shardbatch.tasks.application import Application
+from shardbatch.tasks.application import ApplicationSpec
 
 if TYPE_CHECKING:
     from airflow.sdk import XComArg
     from airflow.sdk.definitions._internal.node import DAGNode
 
-OURS = ("claim", "read", "freeze", "commit", "report")
 #: How often our tasks are retried where neither ``task_args`` nor any default_args say it.
 RETRIES = {"retries": 3}
 #: After how long they are retried where these say none of it: half of their delays and half of ours would be neither.
@@ -39,16 +39,35 @@ RETRY_DELAYS = {
     "retry_exponential_backoff": 2,
     "max_retry_delay": timedelta(minutes=5),
 }
-#: Arguments of our tasks that hold the group together, or that the group has itself.
-FIXED = frozenset(
+#: The tasks that a group makes, as their authors are told; each by its class.
+STEPS = {
+    "claim": ClaimOperator,
+    "read": ReadOperator,
+    "freeze": FreezeOperator,
+    "commit": CommitOperator,
+    "report": ReportOperator,
+}
+OURS = tuple(STEPS)
+#: Arguments of every operator that hold the group together.
+HELD = frozenset(
     {
         *("task_id", "trigger_rule", "task_group", "dag", "depends_on_past", "wait_for_downstream", "outlets"),
         *("do_xcom_push", "multiple_outputs", "map_index_template", "default_args"),
-        *("entry", "handed", "claim_id", "skips", "freeze", "work", "given", "idle", "claim_task", "read_task"),
-        *("problems", "app_name", "stream", "leases", "staging", "group_id", "limits", "claim", "policies"),
-        *("output", "commit"),
     }
 )
+
+
+def _own_arguments(operator: type) -> Iterator[str]:
+    """What an operator of ours takes beside what Airflow's own do, also by old names."""
+    for kind in operator.__mro__:
+        if kind.__module__.startswith("shardbatch.") and "__init__" in vars(kind):
+            made = vars(kind)["__init__"]
+            yield from (one.name for one in signature(made).parameters.values() if one.kind is Parameter.KEYWORD_ONLY)
+            yield from getattr(made, "old_names", ())
+
+
+#: Arguments of our tasks that ``task_args`` may not give: a group needs them, or has them itself.
+FIXED = HELD.union(*map(_own_arguments, STEPS.values()))
 
 
 @renamed(policy="policies")
@@ -107,7 +126,7 @@ class StreamBatch(TaskGroup):
             )
         more = {"group_id": self.group_id, "limits": limits, "claim": claim, "policies": policies, "outputs": output}
         try:
-            self.application = Application.of(app_name, stream, leases, staging, **more)
+            self.spec = ApplicationSpec.of(app_name, stream, leases, staging, **more)
         except ConfigurationError as error:
             raise self._wrong(str(error), "") from error
         self._task_args = self._checked(task_args or {})
@@ -119,22 +138,22 @@ class StreamBatch(TaskGroup):
     @property
     def app_name(self) -> str:
         """The application's name."""
-        return self.application.app_name
+        return self.spec.app_name
 
     @property
     def stream(self) -> KinesisStream:
         """The stream that is read."""
-        return self.application.stream
+        return self.spec.stream
 
     @property
     def leases(self) -> Leases:
         """Where leases are kept."""
-        return self.application.leases
+        return self.spec.leases
 
     @property
     def staging(self) -> Staging:
         """Where slices and manifests are kept."""
-        return self.application.staging
+        return self.spec.staging
 
     @property
     def batch_id(self) -> XComArg:
@@ -194,7 +213,7 @@ class StreamBatch(TaskGroup):
         claim = ClaimOperator(**step("claim"))
         self._ours["claim"] = claim
         read = ReadOperator.partial(**step("read")).expand(entry=claim.output)
-        self._require(time_fault(read.execution_timeout, self.dag.dagrun_timeout, self.application.limits))
+        self._require(time_fault(read.execution_timeout, self.dag.dagrun_timeout, self.spec.limits))
         self._ours["read"] = read
         freeze = FreezeOperator(
             handed=claim.output["batch_id"],
@@ -204,14 +223,14 @@ class StreamBatch(TaskGroup):
         self._ours["freeze"] = freeze.as_setup()
         read >> freeze
         commit = CommitOperator(
-            freeze=freeze.task_id,
+            freeze_task=freeze.task_id,
             claim_task=claim.task_id,
             read_task=read.task_id,
             **step("commit", trigger_rule=TriggerRule.NONE_FAILED),
         )
         commit.add_outlets([] if "{{" in self.app_name + self.stream.address else [self._asset()])
         self._ours["commit"] = commit
-        freeze.commit = commit.task_id
+        freeze.commit_task = commit.task_id
         self._ours["report"] = self._make_report(commit)
 
     def _make_report(self, commit: CommitOperator) -> Any:
@@ -232,19 +251,19 @@ class StreamBatch(TaskGroup):
         return committed_batches(self.app_name, self.stream.stream_name)
 
     def _step_arguments(self, name: str, trigger_rule: TriggerRule = TriggerRule.ALL_SUCCESS) -> dict[str, Any]:
-        app = self.application
+        spec = self.spec
         return {
             **self._own(name),
             "trigger_rule": trigger_rule,
-            "app_name": app.app_name,
-            "stream": app.stream,
-            "leases": app.leases,
-            "staging": app.staging,
-            "group_id": app.group_id,
-            "limits": app.limits,
-            "claim": app.claim,
-            "policies": app.policies,
-            "output": app.outputs,
+            "app_name": spec.app_name,
+            "stream": spec.stream,
+            "leases": spec.leases,
+            "staging": spec.staging,
+            "group_id": spec.group_id,
+            "limits": spec.limits,
+            "claim": spec.claim,
+            "policies": spec.policies,
+            "output": spec.outputs,
         }
 
     def _own(self, name: str) -> dict[str, Any]:
@@ -326,11 +345,11 @@ class StreamBatch(TaskGroup):
         ending = [task for task in work if task.task_id not in commit.idle]
         alone = given or [task.task_id for task in ending]  # code that looks the batch up by itself is not seen
         for task in ending:
-            record_ends(task, self.application, freeze.task_id, only=alone == [task.task_id])
+            record_ends(task, self.spec, freeze.task_id, only=alone == [task.task_id])
         freeze.skips = sorted(inside)
         claim = self._ours["claim"]
         claim.skips = sorted({*inside, *ours} - {claim.task_id})
-        claim.freeze = freeze.task_id
+        claim.freeze_task = freeze.task_id
 
     def _require_landing_only(self, inside: Mapping[str, Any]) -> None:
         """Check that a block without work is intended, because its files and manifest are the product."""
@@ -339,7 +358,7 @@ class StreamBatch(TaskGroup):
                 f"it has no work inside, only {sorted(inside)[0]!r}.",
                 "Create the tasks that use the batch within the with block.",
             )
-        if self.application.policies.sink is not Sink.OWN:
+        if self.spec.policies.sink is not Sink.OWN:
             raise self._wrong(
                 "it has no work inside.",
                 "Create the tasks that use the batch within the with block; or, if the landed files are all that is "

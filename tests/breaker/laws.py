@@ -123,7 +123,7 @@ class Laws:
         if process.ended == (old.batch_id, old.row_count):
             return
         silent = timedelta(milliseconds=self.world.time.ms - self.alive_ms[old.batch_id])
-        recorded = old.application[0]
+        recorded = old.spark_application[0]
         assert silent >= ATTEMPT_GRACE, f"{name}: attempt {recorded} showed life {silent} ago, another was opened"
         self.given_up.add((old.batch_id, recorded))
 

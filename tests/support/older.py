@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from shardbatch.core.application import Application
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import SCHEMA_VERSION, TABLES, Columns, Key, Namespace, Row, Table
-from shardbatch.core.tables import row_type
+from shardbatch.core.tables import columns_of_table, row_type
 from shardbatch.errors import UnsupportedSchema
 from shardbatch.stores.sql import SQLStore
 from tests.support.one_by_one import OneByOne
@@ -36,7 +36,7 @@ VERSION = 1
 
 def names_of_later() -> list[str]:
     """The later columns as ``table.column``, table by table and in the order of the columns."""
-    return [f"{t.name}.{c.name}" for t in TABLES for c in t.columns if c.name in LATER.get(t.name, ())]
+    return [f"{t.name}.{c.name}" for t in TABLES for c in columns_of_table(t) if c.name in LATER.get(t.name, ())]
 
 
 class _OldRow:

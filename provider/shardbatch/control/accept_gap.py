@@ -11,6 +11,7 @@ from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import Namespace
+from shardbatch.core.shortlist import shortlist
 from shardbatch.core.slice import Gap
 from shardbatch.errors import ConfigurationError
 from shardbatch.run.batch_status import utc
@@ -49,9 +50,7 @@ def accept_gap(
     chosen += [action.expect_lease(shard_id) for shard_id in shards]
     found = [row for row in chosen if _stays(row) is None]
     if found:
-        named = ", ".join(row.shard_id for row in found[:5])
-        more = " and {} more".format(len(found) - 5) if len(found) > 5 else ""
-        action.record("the gaps of {}{}".format(named, more))
+        action.record("the gaps of {}".format(shortlist([row.shard_id for row in found])))
     return tuple(action.change(row, _stays, partial(_accepted, action), _effect)[0] for row in chosen)
 
 

@@ -13,6 +13,7 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import Namespace
+from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import ConfigurationError
 
 
@@ -71,10 +72,9 @@ def _batches(action: Action, owner: str | None, batch_id: str | None) -> list[Ba
 
 
 def _chosen(owner: str | None, shards: Sequence[str], batch_id: str | None) -> str:
-    named = list(shards[:5]) + (["and {} more".format(len(shards) - 5)] if len(shards) > 5 else [])
     chosen = [
         "owner {}".format(owner) if owner else "",
-        "shards {}".format(", ".join(named)) if shards else "",
+        "shards {}".format(shortlist(shards)) if shards else "",
         "batch {}".format(batch_id) if batch_id else "",
     ]
     return "; ".join(filter(None, chosen))

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 
 from shardbatch.control.action import Action
 from shardbatch.core.owner import Owner
-from shardbatch.core.ports import LeaseStore
+from shardbatch.core.ports import SYSTEM_CLOCK, LeaseStore
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError
-from shardbatch.run.consumer import SYSTEM_CLOCK
 from shardbatch.run.replay import find_committed
 
 #: Characters that Airflow keeps of a run's note; some of its databases refuse a longer one.

@@ -13,13 +13,13 @@ from datetime import datetime
 
 from shardbatch.control.action import Action, Done
 from shardbatch.control.drop import effect as drop_effect
-from shardbatch.control.lineage_hold import UNDECIDED, Hold, obstacle
+from shardbatch.control.lineage_hold import UNDECIDED, LineageHold, obstacle
 from shardbatch.control.restart import restart
 from shardbatch.core import lease as leases
 from shardbatch.core.expiry import looked, unread_since
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
-from shardbatch.core.ports import Clock, Landing, LeaseStore, Liveness
+from shardbatch.core.ports import SYSTEM_CLOCK, Clock, Landing, LeaseStore, Liveness
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp, lowest
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import generations
@@ -27,7 +27,6 @@ from shardbatch.core.skipped import passed, passes_over
 from shardbatch.core.slice import Gap
 from shardbatch.errors import ConfigurationError
 from shardbatch.run.batch_status import utc
-from shardbatch.run.consumer import SYSTEM_CLOCK
 
 #: What helps where a target cannot be used.
 TARGETS = "Give TRIM_HORIZON, an instant with its time zone, or the sequence number of one shard."
@@ -167,7 +166,7 @@ def target(row: Lease, roots: set[str], to: Position) -> Position:
 
 
 def _move(action: Action, roots: set[str], to: Position, shown: Sequence[tuple[int, int]]) -> tuple[Done, ...]:
-    hold = Hold(action)
+    hold = LineageHold(action)
     left = hold.take(lambda rows: descendants(rows, roots))
     if left is not None:
         return (*hold.dropped, left)
@@ -263,7 +262,7 @@ def _span(gap: Gap) -> str:
     return " that arrived{}".format("".join(parts)) if parts else ""
 
 
-def _unread_since(action: Action, row: Lease, hold: Hold) -> int:
+def _unread_since(action: Action, row: Lease, hold: LineageHold) -> int:
     """Since when unread records of a lease came, as of its last read: if they have expired, the next read shows it.
     What was only landed is read anew. If nobody knows, what expires from now on shows, as of a new row."""
     now_ms = action.now_ms()

@@ -12,11 +12,11 @@ from shardbatch.core.application import Application, Group
 from shardbatch.core.batch import KEPT, Batch, BatchState
 from shardbatch.core.expiry import Kept, all_read, kept_by, unread_since
 from shardbatch.core.lease import Lease
-from shardbatch.core.ports import Clock, LeaseStore
+from shardbatch.core.ports import SYSTEM_CLOCK, Clock, LeaseStore
 from shardbatch.core.rows import BATCH, Namespace
 from shardbatch.errors import ConfigurationError
 from shardbatch.run.batch_status import BatchStatus, IntervalsStatus, batch_status, intervals_status
-from shardbatch.run.consumer import SYSTEM_CLOCK, Rows
+from shardbatch.run.consumer import Rows
 from shardbatch.run.intervals import highest_numbers
 
 

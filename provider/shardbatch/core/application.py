@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from shardbatch.core.owner import Owner
 from shardbatch.core.position import Position
-from shardbatch.core.rows import APPLICATION, SCHEMA_VERSION, Columns, Key, Namespace, Row, int_or_none, text_or_none
+from shardbatch.core.rows import APPLICATION, INT, SCHEMA_VERSION, TEXT, TEXTS, Key, Namespace, Row, column
 from shardbatch.errors import UnsupportedSchema
+
+#: The schema version of a row that names none.
+FIRST_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,23 @@ class Group:
         return self.deployment, self.dag_id, self.group_id
 
 
+def _write_groups(groups: Sequence[Group]) -> str:
+    return json.dumps([asdict(group) for group in groups])
+
+
+def _read_groups(text: str) -> tuple[Group, ...]:
+    names = [item.name for item in fields(Group)]  # what a later version may have added is passed over
+    return tuple(Group(**{name: item[name] for name in names}) for item in json.loads(text))
+
+
+def _write_bounds(intervals: Sequence[tuple[int, int]]) -> str | None:
+    return json.dumps(intervals) if intervals else None
+
+
+def _read_bounds(text: str) -> tuple[tuple[int, int], ...]:
+    return tuple((int(start), int(end)) for start, end in json.loads(text))
+
+
 @dataclass(frozen=True)
 class Application(Row):
     """An independent consumer of a stream.
@@ -51,46 +71,28 @@ class Application(Row):
     milliseconds, whose records live readers see or may come to see.
     """
 
+    table = APPLICATION
+
     namespace: Namespace
-    stream_id: str
-    start_position: Position
-    row_count: int
-    schema_version: int = SCHEMA_VERSION
-    deployments: tuple[str, ...] = ()
-    claimed_by: tuple[Group, ...] = ()
-    last_action: str | None = None
-    retention_ms: int | None = None
-    gone_before_ms: int | None = None
-    longest_retention_ms: int | None = None
-    importing: str | None = None
-    shown_intervals: tuple[tuple[int, int], ...] = ()
+    stream_id: str = field(metadata=TEXT)
+    start_position: Position = field(metadata=column("text", Position.parse, str))
+    row_count: int = field(metadata=INT)
+    schema_version: int = field(default=SCHEMA_VERSION, metadata=column("int", int, absent=FIRST_VERSION))
+    deployments: tuple[str, ...] = field(default=(), metadata=TEXTS)
+    claimed_by: tuple[Group, ...] = field(default=(), metadata=column("text", _read_groups, _write_groups))
+    last_action: str | None = field(default=None, metadata=TEXT)
+    retention_ms: int | None = field(default=None, metadata=INT)
+    gone_before_ms: int | None = field(default=None, metadata=INT)
+    longest_retention_ms: int | None = field(default=None, metadata=INT)
+    importing: str | None = field(default=None, metadata=TEXT)
+    shown_intervals: tuple[tuple[int, int], ...] = field(
+        default=(), metadata=column("text", _read_bounds, _write_bounds)
+    )
 
     @property
     def key(self) -> Key:
         """The row's key."""
         return Key(APPLICATION, self.namespace, ())
-
-    @property
-    def counter(self) -> int:
-        """``row_count``."""
-        return self.row_count
-
-    def columns(self) -> Columns:
-        """All columns but the key's."""
-        return {
-            "stream_id": self.stream_id,
-            "start_position": str(self.start_position),
-            "schema_version": self.schema_version,
-            "deployments": json.dumps(list(self.deployments)),
-            "claimed_by": json.dumps([asdict(group) for group in self.claimed_by]),
-            "last_action": self.last_action,
-            "retention_ms": self.retention_ms,
-            "gone_before_ms": self.gone_before_ms,
-            "longest_retention_ms": self.longest_retention_ms,
-            "importing": self.importing,
-            "shown_intervals": json.dumps(self.shown_intervals) if self.shown_intervals else None,
-            "row_count": self.row_count,
-        }
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> Application:
@@ -98,29 +100,14 @@ class Application(Row):
 
         :raises UnsupportedSchema: if its rows have a major version that this code does not read.
         """
-        get = columns.get
-        version = int(get("schema_version") or 1)
+        version = int(columns.get("schema_version") or FIRST_VERSION)
         if not SCHEMA_VERSION - 1 <= version <= SCHEMA_VERSION:
             raise UnsupportedSchema(
                 "The rows of {}/{} have schema version {}; this shardbatch reads {} and {}.".format(
                     columns["app_name"], columns["stream_name"], version, SCHEMA_VERSION - 1, SCHEMA_VERSION
                 )
             )
-        return cls(
-            namespace=Namespace(columns["app_name"], columns["stream_name"]),
-            stream_id=columns["stream_id"],
-            start_position=Position.parse(columns["start_position"]),
-            row_count=int(columns["row_count"]),
-            schema_version=version,
-            deployments=tuple(json.loads(get("deployments") or "[]")),
-            claimed_by=_groups(get("claimed_by")),
-            last_action=text_or_none(get("last_action")),
-            retention_ms=int_or_none(get("retention_ms")),
-            gone_before_ms=int_or_none(get("gone_before_ms")),
-            longest_retention_ms=int_or_none(get("longest_retention_ms")),
-            importing=text_or_none(get("importing")),
-            shown_intervals=tuple((int(start), int(end)) for start, end in json.loads(get("shown_intervals") or "[]")),
-        )
+        return super().from_columns(columns)
 
     def joined(self, group: Group) -> Application:
         """With a group, and its deployment, among those that have worked on it; its last word on its silence counts."""
@@ -180,8 +167,3 @@ class Application(Row):
     def renewed(self, stream_id: str, start: Position, note: str) -> Application:
         """On another stream of the same name, from a start of its own."""
         return replace(self.acted(note), stream_id=stream_id, start_position=start)
-
-
-def _groups(text: Any) -> tuple[Group, ...]:
-    names = [item.name for item in fields(Group)]  # what a later version may have added is passed over
-    return tuple(Group(**{name: item[name] for name in names}) for item in json.loads(text or "[]"))

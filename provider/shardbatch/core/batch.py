@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from shardbatch.core.rows import BATCH, Columns, Key, Namespace, Row, int_or_none, text_or_none
+from shardbatch.core.rows import BATCH, BOOL, INT, TEXT, TEXTS_IF_ANY, Key, Namespace, Row, column
 from shardbatch.core.start import Start
 from shardbatch.errors import ProtocolError
 
@@ -45,6 +45,14 @@ class Recorded:
     work: str = ""
 
 
+def _write_starts(starts: Sequence[Start]) -> str | None:
+    return json.dumps([start.to_json() for start in starts]) if starts else None
+
+
+def _read_starts(text: str) -> tuple[Start, ...]:
+    return tuple(map(Start.from_json, json.loads(text)))
+
+
 @dataclass(frozen=True)
 class Batch(Row):
     """The transaction record of one batch.
@@ -64,44 +72,46 @@ class Batch(Row):
     task, the one that showed life last first: ``attempt:id task; id task``.
     """
 
+    table = BATCH
+
     namespace: Namespace
     scope: str
     batch_id: str
-    owner: str
-    row_count: int
-    state: BatchState
-    attempt: int = 0
-    attempt_ref: str | None = None
-    attempt_seen_ms: int | None = None
-    attempt_closed: int = 0
-    sink: str = "starts"
-    start: tuple[Start, ...] = ()
-    decided: int = 0
-    manifest_uri: str | None = None
-    manifest_digest: str | None = None
-    records: int = 0
-    bytes: int = 0
-    gaps: int = 0
-    created_at_ms: int = 0
-    committed_at_ms: int | None = None
-    note: str | None = None
-    unparked: int = 0
-    set_aside: str | None = None
-    dropped: int = 0
-    roots: tuple[str, ...] = ()
-    min_arrival_ms: int | None = None
-    max_arrival_ms: int | None = None
-    shared: bool = False
-    joins: bool = False
-    from_ms: int | None = None
-    to_ms: int | None = None
-    number: int = 0
-    waited_ms: int = 0
-    refused: int = 0
-    resubscribed: int = 0
-    claims: tuple[str, ...] = ()
-    event: str | None = None
-    event_ms: int | None = None
+    owner: str = field(metadata=column("text", str, absent=""))
+    row_count: int = field(metadata=INT)
+    state: BatchState = field(metadata=column("text", BatchState, lambda state: state.value))
+    attempt: int = field(default=0, metadata=INT)
+    attempt_ref: str | None = field(default=None, metadata=TEXT)
+    attempt_seen_ms: int | None = field(default=None, metadata=INT)
+    attempt_closed: int = field(default=0, metadata=INT)
+    sink: str = field(default="starts", metadata=TEXT)
+    start: tuple[Start, ...] = field(default=(), metadata=column("text", _read_starts, _write_starts))
+    decided: int = field(default=0, metadata=INT)
+    manifest_uri: str | None = field(default=None, metadata=TEXT)
+    manifest_digest: str | None = field(default=None, metadata=TEXT)
+    records: int = field(default=0, metadata=INT)
+    bytes: int = field(default=0, metadata=INT)
+    gaps: int = field(default=0, metadata=INT)
+    created_at_ms: int = field(default=0, metadata=INT)
+    committed_at_ms: int | None = field(default=None, metadata=INT)
+    note: str | None = field(default=None, metadata=TEXT)
+    unparked: int = field(default=0, metadata=INT)
+    set_aside: str | None = field(default=None, metadata=TEXT)
+    dropped: int = field(default=0, metadata=INT)
+    roots: tuple[str, ...] = field(default=(), metadata=TEXTS_IF_ANY)
+    min_arrival_ms: int | None = field(default=None, metadata=INT)
+    max_arrival_ms: int | None = field(default=None, metadata=INT)
+    shared: bool = field(default=False, metadata=BOOL)
+    joins: bool = field(default=False, metadata=BOOL)
+    from_ms: int | None = field(default=None, metadata=INT)
+    to_ms: int | None = field(default=None, metadata=INT)
+    number: int = field(default=0, metadata=INT)
+    waited_ms: int = field(default=0, metadata=INT)
+    refused: int = field(default=0, metadata=INT)
+    resubscribed: int = field(default=0, metadata=INT)
+    claims: tuple[str, ...] = field(default=(), metadata=TEXTS_IF_ANY)
+    event: str | None = field(default=None, metadata=TEXT)
+    event_ms: int | None = field(default=None, metadata=INT)
 
     @property
     def interval(self) -> tuple[int, int] | None:
@@ -114,18 +124,13 @@ class Batch(Row):
         return Key(BATCH, self.namespace, (self.scope, self.batch_id))
 
     @property
-    def counter(self) -> int:
-        """``row_count``."""
-        return self.row_count
-
-    @property
-    def application(self) -> tuple[int, str | None]:
+    def spark_application(self) -> tuple[int, str | None]:
         """The last recorded application: its attempt, and its id at its cluster; 0 and ``None`` before there is one."""
-        attempt, found = self.applications
+        attempt, found = self.spark_applications
         return attempt, found[0].name if found else None
 
     @property
-    def applications(self) -> tuple[int, tuple[Recorded, ...]]:
+    def spark_applications(self) -> tuple[int, tuple[Recorded, ...]]:
         """The attempt whose applications are recorded, and these; 0 and none before there is one."""
         attempt, _, refs = (self.attempt_ref or "0:").partition(":")
         pairs = (ref.partition(" ") for ref in refs.split(_AND) if ref)
@@ -137,91 +142,12 @@ class Batch(Row):
         say whether one ever started, so every discarded batch with records counts."""
         return self.state is BatchState.VOID and self.records > 0
 
-    def columns(self) -> Columns:
-        """All columns but the key's."""
-        return {
-            "owner": self.owner,
-            "row_count": self.row_count,
-            "state": self.state.value,
-            "attempt": self.attempt,
-            "attempt_ref": self.attempt_ref,
-            "attempt_seen_ms": self.attempt_seen_ms,
-            "attempt_closed": self.attempt_closed,
-            "sink": self.sink,
-            "start": json.dumps([s.to_json() for s in self.start]) if self.start else None,
-            "decided": self.decided,
-            "manifest_uri": self.manifest_uri,
-            "manifest_digest": self.manifest_digest,
-            "records": self.records,
-            "bytes": self.bytes,
-            "gaps": self.gaps,
-            "created_at_ms": self.created_at_ms,
-            "committed_at_ms": self.committed_at_ms,
-            "note": self.note,
-            "unparked": self.unparked,
-            "set_aside": self.set_aside,
-            "dropped": self.dropped,
-            "roots": json.dumps(self.roots) if self.roots else None,
-            "min_arrival_ms": self.min_arrival_ms,
-            "max_arrival_ms": self.max_arrival_ms,
-            "shared": self.shared,
-            "joins": self.joins,
-            "from_ms": self.from_ms,
-            "to_ms": self.to_ms,
-            "number": self.number,
-            "waited_ms": self.waited_ms,
-            "refused": self.refused,
-            "resubscribed": self.resubscribed,
-            "claims": json.dumps(self.claims) if self.claims else None,
-            "event": self.event,
-            "event_ms": self.event_ms,
-        }
-
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> Batch:
         """The row of its columns."""
-        get = columns.get
-        return cls(
-            namespace=Namespace(columns["app_name"], columns["stream_name"]),
-            scope=columns["scope"],
-            batch_id=columns["batch_id"],
-            owner=get("owner") or "",
-            row_count=int(columns["row_count"]),
-            state=BatchState(columns["state"]),
-            attempt=int(get("attempt") or 0),
-            attempt_ref=text_or_none(get("attempt_ref")),
-            attempt_seen_ms=int_or_none(get("attempt_seen_ms")),
-            attempt_closed=int(get("attempt_closed") or 0),
-            sink=get("sink") or "starts",
-            start=tuple(Start.from_json(s) for s in json.loads(get("start") or "[]")),
-            decided=int(get("decided") or 0),
-            manifest_uri=text_or_none(get("manifest_uri")),
-            manifest_digest=text_or_none(get("manifest_digest")),
-            records=int(get("records") or 0),
-            bytes=int(get("bytes") or 0),
-            gaps=int(get("gaps") or 0),
-            created_at_ms=int(get("created_at_ms") or 0),
-            committed_at_ms=int_or_none(get("committed_at_ms")),
-            note=text_or_none(get("note")),
-            unparked=int(get("unparked") or 0),
-            # An earlier version replays without knowing of it.
-            set_aside=None if get("start") else text_or_none(get("set_aside")),
-            dropped=int(get("dropped") or 0),
-            roots=tuple(json.loads(get("roots") or "[]")),
-            min_arrival_ms=int_or_none(get("min_arrival_ms")),
-            max_arrival_ms=int_or_none(get("max_arrival_ms")),
-            shared=bool(get("shared")),
-            joins=bool(get("joins")),
-            from_ms=int_or_none(get("from_ms")),
-            to_ms=int_or_none(get("to_ms")),
-            number=int(get("number") or 0),
-            waited_ms=int(get("waited_ms") or 0),
-            refused=int(get("refused") or 0),
-            resubscribed=int(get("resubscribed") or 0),
-            claims=tuple(json.loads(get("claims") or "[]")),
-            event=text_or_none(get("event")),
-            event_ms=int_or_none(get("event_ms")),
-        )
+        if columns.get("start"):  # an earlier version replays without knowing of it
+            columns = {**columns, "set_aside": None}
+        return super().from_columns(columns)
 
     def _next(self, **changes: Any) -> Batch:
         return replace(self, row_count=self.row_count + 1, **changes)
@@ -277,7 +203,7 @@ def heartbeat(batch: Batch, now_ms: int, application: str | None, work: str = ""
     _require(batch.state in (BatchState.FROZEN, BatchState.COMMITTED), batch, "nobody works on it")
     ref = batch.attempt_ref
     if application is not None:
-        of_attempt, known = batch.applications
+        of_attempt, known = batch.spark_applications
         others = [item for item in known if item.work != work] if of_attempt == batch.attempt else []
         named = [Recorded(application, work), *others][:MOST_APPLICATIONS]
         ref = "{}:{}".format(batch.attempt, _AND.join("{} {}".format(item.name, item.work).strip() for item in named))

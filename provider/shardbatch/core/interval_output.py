@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shardbatch.core.rows import INTERVAL, Columns, Key, Namespace, Row
+from shardbatch.core.rows import INT, INTERVAL, TEXTS, Key, Namespace, Row
 
 
 @dataclass(frozen=True)
@@ -19,37 +18,23 @@ class IntervalOutput(Row):
     ``roots`` are the output roots of all of them: a later batch is told in each, also where it wrote nothing.
     """
 
+    table = INTERVAL
+
     namespace: Namespace
     interval: tuple[int, int]
-    row_count: int
-    number: int = 0
-    roots: tuple[str, ...] = ()
+    row_count: int = field(metadata=INT)
+    number: int = field(default=0, metadata=INT)
+    roots: tuple[str, ...] = field(default=(), metadata=TEXTS)
 
     @property
     def key(self) -> Key:
         """The row's key."""
         return key_of(self.namespace, self.interval)
 
-    @property
-    def counter(self) -> int:
-        """``row_count``."""
-        return self.row_count
-
-    def columns(self) -> Columns:
-        """All columns but the key's."""
-        return {"number": self.number, "roots": json.dumps(self.roots), "row_count": self.row_count}
-
     @classmethod
-    def from_columns(cls, columns: Mapping[str, Any]) -> IntervalOutput:
-        """The row of its columns."""
+    def _of_key(cls, columns: Mapping[str, Any]) -> dict[str, Any]:
         start, _, end = str(columns["span"]).partition("-")
-        return cls(
-            namespace=Namespace(columns["app_name"], columns["stream_name"]),
-            interval=(int(start), int(end)),
-            row_count=int(columns["row_count"]),
-            number=int(columns.get("number") or 0),
-            roots=tuple(json.loads(columns.get("roots") or "[]")),
-        )
+        return {"interval": (int(start), int(end))}
 
     def widened(self, number: int, roots: tuple[str, ...]) -> IntervalOutput:
         """With the number of a batch that is about to be decided, and its roots among those of all."""

@@ -6,26 +6,20 @@ A precondition that does not hold raises :class:`ProtocolError`; callers look fi
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shardbatch.core.position import Kind, Position, acceptable, after, lowest
-from shardbatch.core.rows import SHARD_LEASE, Columns, Key, Namespace, Row, int_or_none, text_or_none
+from shardbatch.core.rows import BOOL, INT, SHARD_LEASE, TEXT, TEXT_OR_NONE, TEXTS, Key, Namespace, Row, column
 from shardbatch.core.shard import HashRange, Shard
 from shardbatch.core.skipped import left_of
 from shardbatch.core.slice import Gap, Slice, gaps_of_text, gaps_to_text
 from shardbatch.errors import ProtocolError
 
-#: How the column of a shard without parents reads, which most are: it need not be parsed.
-NO_PARENTS = "[]"
-
 #: ``caught_up_ms`` of a shard whose records may have come and gone since nobody knows when.
 NEVER_MS = 0
 
-_namespace = lru_cache(maxsize=16)(Namespace)
+PLACE = column("text", Position.parse, str)
 
 
 @dataclass(frozen=True)
@@ -39,36 +33,33 @@ class Lease(Row):
     ``staging`` is the folder in which the pending slice stands, ``None`` if unknown.
     """
 
+    table = SHARD_LEASE
+
     namespace: Namespace
     scope: str
     shard_id: str
-    lease_owner: str | None
-    lease_count: int
-    checkpoint: Position
-    completed: bool = False
-    parent_shard_ids: tuple[str, ...] = ()
-    hash_range: HashRange | None = None
-    batch_id: str | None = None
-    read_group: str | None = None
-    pending: Slice | None = None
-    checkpoint_arrival_ms: int | None = None
-    millis_behind_latest: int | None = None
-    caught_up_ms: int | None = None
-    updated_at_ms: int = 0
-    note: str | None = None
-    begins: Position | None = None
-    skipped: tuple[Gap, ...] = ()
-    staging: str | None = None
+    lease_owner: str | None = field(metadata=TEXT_OR_NONE)
+    lease_count: int = field(metadata=INT)
+    checkpoint: Position = field(metadata=PLACE)
+    completed: bool = field(default=False, metadata=BOOL)
+    parent_shard_ids: tuple[str, ...] = field(default=(), metadata=TEXTS)
+    hash_range: HashRange | None = field(default=None, metadata=column("text", HashRange.parse, str))
+    batch_id: str | None = field(default=None, metadata=TEXT)
+    read_group: str | None = field(default=None, metadata=TEXT)
+    pending: Slice | None = field(default=None, metadata=column("text", Slice.loads, Slice.dumps))
+    checkpoint_arrival_ms: int | None = field(default=None, metadata=INT)
+    millis_behind_latest: int | None = field(default=None, metadata=INT)
+    caught_up_ms: int | None = field(default=None, metadata=INT)
+    updated_at_ms: int = field(default=0, metadata=INT)
+    note: str | None = field(default=None, metadata=TEXT)
+    begins: Position | None = field(default=None, metadata=PLACE)
+    skipped: tuple[Gap, ...] = field(default=(), metadata=column("text", gaps_of_text, gaps_to_text))
+    staging: str | None = field(default=None, metadata=TEXT)
 
     @property
     def key(self) -> Key:
         """The row's key."""
         return Key(SHARD_LEASE, self.namespace, (self.scope, self.shard_id))
-
-    @property
-    def counter(self) -> int:
-        """``lease_count``."""
-        return self.lease_count
 
     @property
     def landed(self) -> bool:
@@ -79,56 +70,6 @@ class Lease(Row):
     def waits_for_gap(self) -> bool:
         """Whether its pending slice has a gap that was not accepted."""
         return self.pending is not None and any(gap.accepted is None for gap in self.pending.gaps)
-
-    def columns(self) -> Columns:
-        """All columns but the key's."""
-        return {
-            "lease_owner": self.lease_owner,
-            "lease_count": self.lease_count,
-            "checkpoint": str(self.checkpoint),
-            "completed": self.completed,
-            "parent_shard_ids": json.dumps(self.parent_shard_ids) if self.parent_shard_ids else NO_PARENTS,
-            "hash_range": str(self.hash_range) if self.hash_range else None,
-            "batch_id": self.batch_id,
-            "read_group": self.read_group,
-            "pending": self.pending.dumps() if self.pending else None,
-            "checkpoint_arrival_ms": self.checkpoint_arrival_ms,
-            "millis_behind_latest": self.millis_behind_latest,
-            "caught_up_ms": self.caught_up_ms,
-            "updated_at_ms": self.updated_at_ms,
-            "note": self.note,
-            "begins": str(self.begins) if self.begins else None,
-            "skipped": gaps_to_text(self.skipped),
-            "staging": self.staging,
-        }
-
-    @classmethod
-    def from_columns(cls, columns: Mapping[str, Any]) -> Lease:
-        """The row of its columns."""
-        get = columns.get
-        parents = get("parent_shard_ids") or NO_PARENTS
-        return cls(
-            namespace=_namespace(columns["app_name"], columns["stream_name"]),
-            scope=columns["scope"],
-            shard_id=columns["shard_id"],
-            lease_owner=text_or_none(get("lease_owner")),
-            lease_count=int(columns["lease_count"]),
-            checkpoint=Position.parse(columns["checkpoint"]),
-            completed=bool(get("completed")),
-            parent_shard_ids=tuple(json.loads(parents)) if parents != NO_PARENTS else (),
-            hash_range=HashRange.parse(columns["hash_range"]) if get("hash_range") else None,
-            batch_id=text_or_none(get("batch_id")),
-            read_group=text_or_none(get("read_group")),
-            pending=Slice.loads(columns["pending"]) if get("pending") else None,
-            checkpoint_arrival_ms=int_or_none(get("checkpoint_arrival_ms")),
-            millis_behind_latest=int_or_none(get("millis_behind_latest")),
-            caught_up_ms=int_or_none(get("caught_up_ms")),
-            updated_at_ms=int(get("updated_at_ms") or 0),
-            note=text_or_none(get("note")),
-            begins=Position.parse(columns["begins"]) if get("begins") else None,
-            skipped=gaps_of_text(get("skipped")),
-            staging=text_or_none(get("staging")),
-        )
 
     def _next(self, now_ms: int, **changes: Any) -> Lease:
         return replace(self, lease_count=self.lease_count + 1, updated_at_ms=now_ms, **changes)
@@ -173,7 +114,7 @@ def add(
     )
 
 
-def take_over(
+def add_imported(
     namespace: Namespace, shard: Shard, place: Position, count: int, now_ms: int, note: str, *, unseen: bool = False
 ) -> Lease:
     """L1 for a shard that another library has read up to a place; nothing before it is read again.
@@ -275,7 +216,7 @@ def unstamp(lease: Lease, batch_id: str, now_ms: int, *, free: bool) -> Lease:
 
 
 def release(lease: Lease, now_ms: int, caught_up_ms: int | None = None, note: str | None = None) -> Lease:
-    """L7: remove the owner. A pending slice stays for the next one. An empty read leaves when it saw the shard's tip."""
+    """L7: remove the owner. A pending slice stays for the next one. An empty read leaves when it saw the tip."""
     _require(lease.batch_id is None, lease, "a stamped lease is not released")
     freed = lease._next(now_ms, lease_owner=None, read_group=None, note=note or lease.note)
     return freed if caught_up_ms is None else replace(freed, caught_up_ms=caught_up_ms, millis_behind_latest=0)

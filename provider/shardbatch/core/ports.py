@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -324,11 +325,15 @@ Liveness = Callable[[str], Verdict]
 
 @dataclass(frozen=True)
 class Clock:
-    """Time as the use-cases see it; ``wait`` returns early, with True, when the given event is set."""
+    """Time as the use-cases and the sources see it: the hour, a clock that only runs forward, and waiting."""
 
     now_ms: Callable[[], int]
     monotonic: Callable[[], float]
     sleep: Callable[[float], None]
+
+
+#: This machine's time.
+SYSTEM_CLOCK = Clock(now_ms=lambda: time.time_ns() // 1_000_000, monotonic=time.monotonic, sleep=time.sleep)
 
 
 #: Says a line of progress to the person who reads the log.

@@ -9,10 +9,16 @@ slice, what an earlier version drops that way are counts: its oddities, its wait
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from typing import Self
 
 #: Major version of the rows. This code reads this one and the one before, but works in this one only: until a person
 #: says `migrate`, an application of the version before is left to the workers of that version.
@@ -38,21 +44,12 @@ class Namespace:
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column: ``type`` is ``text``, ``int`` or ``bool``; every column but a key may be null."""
-
-    name: str
-    type: str
-
-
-@dataclass(frozen=True)
 class Table:
     """One kind of row. ``key`` columns follow the namespace; ``counter`` is what compare-and-set compares."""
 
     name: str
     key: tuple[str, ...]
     counter: str
-    columns: tuple[Column, ...]
 
 
 @dataclass(frozen=True)
@@ -70,8 +67,83 @@ class Key:
         return named
 
 
+#: What a row must have: a column without it cannot be read.
+REQUIRED: Any = object()
+#: What stands for a field's own default.
+_DEFAULT: Any = object()
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How a field of a row stands in its column, which has the field's name and may be null.
+
+    ``type`` is ``text``, ``int`` or ``bool``. ``write`` makes what is stored of a value, default: the value itself.
+    ``read`` makes the value again. ``None`` is stored as null, without asking either. ``absent`` is the value of a
+    field whose column is null or not there.
+    """
+
+    type: str
+    read: Callable[[Any], Any]
+    write: Callable[[Any], Any] | None = None
+    absent: Any = _DEFAULT
+
+
+def column(
+    type: str,
+    read: Callable[[Any], Any],
+    write: Callable[[Any], Any] | None = None,
+    *,
+    absent: Any = _DEFAULT,
+) -> Mapping[str, Any]:
+    """The ``metadata`` of a dataclass's field that is a column; see :class:`Codec`.
+
+    :param absent: the field's value where a row does not have the column, default: the field's default. A field that
+        has neither must be there.
+    """
+    return {"column": Codec(type, read, write, absent)}
+
+
+def _write_texts(texts: Sequence[Any]) -> str:
+    return json.dumps(texts) if texts else EMPTY
+
+
+def _read_texts(text: str) -> tuple[Any, ...]:
+    return tuple(json.loads(text)) if text != EMPTY else ()
+
+
+#: How a list without elements is stored, which most are: it need not be parsed.
+EMPTY = "[]"
+TEXT = column("text", str)
+#: A text that a row may lack, of a field that has no default.
+TEXT_OR_NONE = column("text", str, absent=None)
+INT = column("int", int)
+BOOL = column("bool", bool)
+TEXTS = column("text", _read_texts, _write_texts)
+#: As ``TEXTS``, and null if there are none.
+TEXTS_IF_ANY = column("text", _read_texts, lambda texts: json.dumps(texts) if texts else None)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its name, its type (``text``, ``int`` or ``bool``), and how a row has it."""
+
+    name: str
+    codec: Codec
+
+    @property
+    def type(self) -> str:
+        """``text``, ``int`` or ``bool``."""
+        return self.codec.type
+
+
 class Row(ABC):
-    """What every row offers a store; implemented by ``Lease``, ``Batch`` and ``Application``."""
+    """What every row offers a store; implemented by ``Lease``, ``Batch``, ``Application`` and ``IntervalOutput``.
+
+    Each is a frozen dataclass whose fields are its key and its columns. Those that are columns say so in their
+    ``metadata``, and nowhere else.
+    """
+
+    table: ClassVar[Table]
 
     @property
     @abstractmethod
@@ -79,64 +151,63 @@ class Row(ABC):
         """The row's key."""
 
     @property
-    @abstractmethod
     def counter(self) -> int:
         """The number that every write raises."""
+        return int(getattr(self, self.table.counter))
 
-    @abstractmethod
     def columns(self) -> Columns:
         """All columns but the key's: text, int, bool or None."""
+        found: Columns = {}
+        for item in columns_of(type(self)):
+            value, write = getattr(self, item.name), item.codec.write
+            found[item.name] = value if value is None or write is None else write(value)
+        return found
 
     @classmethod
-    @abstractmethod
-    def from_columns(cls, columns: Mapping[str, Any]) -> Row:
-        """The row of key and other columns together."""
+    def from_columns(cls, columns: Mapping[str, Any]) -> Self:
+        """The row of key and other columns together.
+
+        :raises ValueError: if a column is not there that every row has.
+        """
+        fields: dict[str, Any] = cls._of_key(columns)
+        fields["namespace"] = _namespace(columns["app_name"], columns["stream_name"])
+        get = columns.get
+        for item in columns_of(cls):
+            value, codec = get(item.name), item.codec
+            if value is not None:
+                fields[item.name] = codec.read(value)
+            elif codec.absent is not REQUIRED:
+                fields[item.name] = codec.absent
+            else:
+                raise ValueError("A row of {} has no {}.".format(cls.table.name, item.name))
+        return cls(**fields)
+
+    @classmethod
+    def _of_key(cls, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields that its own key columns make."""
+        return {name: columns[name] for name in cls.table.key}
 
 
-def _columns(text: str) -> tuple[Column, ...]:
-    return tuple(Column(*item.split(":")) for item in text.split())
+_namespace = lru_cache(maxsize=16)(Namespace)
 
 
-SHARD_LEASE = Table(
-    "shard_lease",
-    ("scope", "shard_id"),
-    "lease_count",
-    _columns(
-        "lease_owner:text lease_count:int checkpoint:text completed:bool parent_shard_ids:text hash_range:text "
-        "batch_id:text read_group:text pending:text checkpoint_arrival_ms:int millis_behind_latest:int "
-        "caught_up_ms:int updated_at_ms:int note:text begins:text skipped:text staging:text"
-    ),
-)
-BATCH = Table(
-    "batch",
-    ("scope", "batch_id"),
-    "row_count",
-    _columns(
-        "owner:text row_count:int state:text attempt:int attempt_ref:text attempt_seen_ms:int attempt_closed:int "
-        "sink:text start:text decided:int manifest_uri:text manifest_digest:text records:int bytes:int gaps:int "
-        "created_at_ms:int committed_at_ms:int note:text unparked:int set_aside:text dropped:int "
-        "roots:text min_arrival_ms:int max_arrival_ms:int shared:bool joins:bool from_ms:int to_ms:int number:int "
-        "waited_ms:int refused:int resubscribed:int claims:text event:text event_ms:int"
-    ),
-)
-APPLICATION = Table(
-    "application",
-    (),
-    "row_count",
-    _columns(
-        "stream_id:text start_position:text schema_version:int deployments:text claimed_by:text last_action:text "
-        "retention_ms:int gone_before_ms:int longest_retention_ms:int importing:text shown_intervals:text row_count:int"
-    ),
-)
-INTERVAL = Table("interval_output", ("scope", "span"), "row_count", _columns("number:int roots:text row_count:int"))
+@cache
+def columns_of(row: type[Row]) -> tuple[Column, ...]:
+    """The columns of a row's class, in the order of its fields."""
+    found = []
+    for item in dataclasses.fields(row):  # type: ignore[arg-type]  # mypy does not know that every row is a dataclass
+        codec = item.metadata.get("column")
+        if codec is None:
+            continue
+        if codec.absent is _DEFAULT:
+            default = REQUIRED if item.default is dataclasses.MISSING else item.default
+            codec = dataclasses.replace(codec, absent=default)
+        found.append(Column(item.name, codec))
+    return tuple(found)
+
+
+SHARD_LEASE = Table("shard_lease", ("scope", "shard_id"), "lease_count")
+BATCH = Table("batch", ("scope", "batch_id"), "row_count")
+APPLICATION = Table("application", (), "row_count")
+INTERVAL = Table("interval_output", ("scope", "span"), "row_count")
 TABLES = (SHARD_LEASE, BATCH, APPLICATION, INTERVAL)
-
-
-def text_or_none(value: Any) -> str | None:
-    """A text column as read."""
-    return None if value is None else str(value)
-
-
-def int_or_none(value: Any) -> int | None:
-    """An int column as read; a store may answer with a decimal type."""
-    return None if value is None else int(value)

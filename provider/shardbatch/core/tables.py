@@ -7,16 +7,17 @@ from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
 from shardbatch.core.interval_output import IntervalOutput
 from shardbatch.core.lease import Lease
-from shardbatch.core.rows import APPLICATION, BATCH, INTERVAL, SHARD_LEASE, Row, Table
+from shardbatch.core.rows import Column, Row, Table, columns_of
 
-_TYPES: dict[str, type[Row]] = {
-    SHARD_LEASE.name: Lease,
-    BATCH.name: Batch,
-    APPLICATION.name: Application,
-    INTERVAL.name: IntervalOutput,
-}
+_ROWS: tuple[type[Row], ...] = (Lease, Batch, Application, IntervalOutput)
+_TYPES = {row.table.name: row for row in _ROWS}
 
 
 def row_type(table: Table) -> type[Row]:
     """The class of a table's rows."""
     return _TYPES[table.name]
+
+
+def columns_of_table(table: Table) -> tuple[Column, ...]:
+    """The columns of a table beside those of its key."""
+    return columns_of(row_type(table))

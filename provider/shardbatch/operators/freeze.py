@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
+from shardbatch.core import handover
 from shardbatch.errors import ReplayRefused
+from shardbatch.hooks.renamed import renamed
 from shardbatch.operators.come_back import ComesBack
 from shardbatch.operators.rendering import as_text
 from shardbatch.submit.leftovers import LeftOvers, working_in
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 NAMED_SHARDS = 20
 
 
+@renamed(commit="commit_task")
 class FreezeOperator(ComesBack):
     """Freezes what the read tasks landed, or opens the next attempt of the batch that this run already has.
 
@@ -37,8 +40,8 @@ class FreezeOperator(ComesBack):
     :param claim_id: claim's output of this name, templated. With it, a batch that went to another run since is an
         error, not an empty batch.
     :param skips: ids of the tasks to skip when the batch has no records, default: those directly after this one.
-    :param commit: id of the commit task. With it, a committed batch is opened for a replay only if that task runs again
-        too, because otherwise readers would never see what the work writes.
+    :param commit_task: id of the commit task. With it, a committed batch is opened for a replay only if that task runs
+        again too, because otherwise readers would never see what the work writes.
     """
 
     template_fields: Sequence[str] = (*ComesBack.template_fields, "handed", "claim_id")
@@ -49,25 +52,25 @@ class FreezeOperator(ComesBack):
         handed: Any = None,
         claim_id: Any = None,
         skips: Sequence[str] | None = None,
-        commit: str | None = None,
+        commit_task: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.handed = handed
         self.claim_id = claim_id
         self.skips = skips
-        self.commit = commit
+        self.commit_task = commit_task
 
     @property
     def args(self) -> list[str]:
         """The argument list from which ``open_batch`` finds its batch. The task that uses the list renders its
         templates, so the application knows for which task and try it works."""
-        return [f"--shardbatch-{name}={{{{ {value} }}}}" for name, value in self._handover().items()]
+        return handover.to_arguments({name: f"{{{{ {value} }}}}" for name, value in self._handover().items()})
 
     @property
     def environment(self) -> dict[str, str]:
         """The same as environment variables, whose values are texts even where Airflow renders native objects."""
-        return {f"SHARDBATCH_{name.upper()}": as_text(value) for name, value in self._handover().items()}
+        return handover.to_environment({name: as_text(value) for name, value in self._handover().items()})
 
     def _handover(self) -> dict[str, str]:
         """What is passed to an application, as expressions of Jinja."""
@@ -75,13 +78,13 @@ class FreezeOperator(ComesBack):
         def output(key: str) -> str:
             return f"ti.xcom_pull(task_ids='{self.task_id}', key='{key}')"
 
-        return {
-            "manifest": output("manifest_uri"),
-            "attempt": output("attempt"),
-            "digest": output("manifest_digest"),
-            "work": "ti.task_id ~ ('' if ti.map_index in (none, -1) else '[%d]' % ti.map_index)",
-            "token": "ti.id",
-        }
+        return handover.words(
+            manifest=output("manifest_uri"),
+            attempt=output("attempt"),
+            digest=output("manifest_digest"),
+            work="ti.task_id ~ ('' if ti.map_index in (none, -1) else '[%d]' % ti.map_index)",
+            token="ti.id",
+        )
 
     def step(self, context: Context, looks: Looks | None) -> dict[str, Any]:
         """Freeze, and return what was frozen."""
@@ -110,11 +113,12 @@ class FreezeOperator(ComesBack):
 
         :raises ReplayRefused: if it has ended and was not cleared.
         """
-        state = task_states(ti.dag_id, ti.run_id, [self.commit]).get(self.commit) if self.commit else None
+        commit = self.commit_task
+        state = task_states(ti.dag_id, ti.run_id, [commit]).get(commit) if commit else None
         if state in TASK_FINAL:
             raise ReplayRefused(
-                f"Batch {batch.batch_id} is committed, and the task {self.commit} is {state} and was not cleared: what "
-                "the work writes now would never be seen.",
+                f"Batch {batch.batch_id} is committed, and the task {commit} is {state} and was not cleared: "
+                "what the work writes now would never be seen.",
                 remedy="Clear the work with its downstream tasks ('Downstream' in the form, include_downstream in the "
                 "REST API), or clear the group.",
             )

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
+from shardbatch.core.handover import Handover
 from shardbatch.errors import ConfigurationError, JobFailed
 from shardbatch.operators.end_record import Bound, record_ends, work_of
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import place, renderer
 from shardbatch.submit import applications, processes
-from shardbatch.submit.applications import Submission
 from shardbatch.submit.attempt import Attempt, Heartbeat
 from shardbatch.submit.end import Worked, job_failed
 from shardbatch.submit.output import Output, listen
-from shardbatch.tasks.application import Application
+from shardbatch.tasks.application import ApplicationSpec
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -104,20 +104,22 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         self.heartbeat = heartbeat
         self._require(app_name=app_name or batch, stream=stream or batch)
         try:
-            self.batch_of = (
-                batch.application
+            self.spec = (
+                batch.spec
                 if batch is not None
-                else Application.of(app_name or "", cast("KinesisStream", stream), leases, staging, group_id=group_id)
+                else ApplicationSpec.of(
+                    app_name or "", cast("KinesisStream", stream), leases, staging, group_id=group_id
+                )
             )
         except ConfigurationError as error:
             raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
-        grace = self.batch_of.claim.attempt_grace
+        grace = self.spec.claim.attempt_grace
         if batch is not None and heartbeat >= grace:
             raise ConfigurationError(
                 f"{place(self)}: a heartbeat every {heartbeat} shows no life within attempt_grace, which is {grace}.",
                 remedy="Give a heartbeat below a third of ClaimOptions(attempt_grace).",
             )
-        self._submission: Submission | None = None
+        self._handover: Handover | None = None
         self._connected_by: Connection | None = None
         self._open: Attempt | None = None
         self._goes_on: str | None = None
@@ -126,11 +128,11 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         self._records: int | None = None
         self._asked_to_end = False
         if batch is None:
-            record_ends(self, self.batch_of, "", only=True)
+            record_ends(self, self.spec, "", only=True)
 
     def bound(self) -> Bound | None:
         """The batch and attempt of this try, and the token that its application got (for the end record)."""
-        done = self._submission
+        done = self._handover
         if done is None:
             return None
         return Bound(
@@ -160,21 +162,21 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             self._execute(context)
 
     def _execute(self, context: Context) -> None:
-        submission = self._submission_of(context)
+        handover = self._handover_of(context)
         self._connected_by = applications.require_connection(self._conn_id)
         self._hook = None
-        self._submission = submission
-        self._bind_reconnection(submission)
+        self._handover = handover
+        self._bind_reconnection(handover)
         applications.require_programs(self._get_hook())
-        consumer = self.batch_of.rendered(renderer(self, context))
-        attempt = Attempt.of(consumer, context, submission.batch_id, submission.attempt, submission.work)
+        spec = self.spec.rendered(renderer(self, context))
+        attempt = Attempt.of(spec, context, handover.batch_id, handover.attempt, handover.work)
         try:
             if not attempt.my_turn():
                 self.log.info("Attempt %s of batch %s is committed already.", attempt.attempt, attempt.batch_id)
                 self._did_nothing = True
                 return
             self._goes_on = self._earlier(context, attempt)
-            self._submission = replace(submission, token=self._token(context))
+            self._handover = replace(handover, token=self._token(context))
             self._hook = None  # the next one tells the application its token
             self._run(context, attempt)
         finally:
@@ -209,7 +211,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
 
         A cluster is only asked to end it: the attempt is closed later, by the task that sees the end.
         """
-        if self._hook is None or self._submission is None:
+        if self._hook is None or self._handover is None:
             return
         self._asked_to_end = True
         self._stop_application()
@@ -226,25 +228,23 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         hook = super()._get_hook()
         if self._connected_by is not None:
             applications.require_master(hook, self._connected_by)
-        if self._submission is not None:
-            applications.equip(hook, self._submission)
+        if self._handover is not None:
+            applications.equip(hook, self._handover)
             self._output = listen(hook)
         return hook
 
-    def _submission_of(self, context: Context) -> Submission:
-        ti = context["ti"]
-        work = work_of(self.task_id, getattr(ti, "map_index", -1))
-        return Submission(
-            batch_id=str(self.batch_id),
+    def _handover_of(self, context: Context) -> Handover:
+        return Handover(
+            manifest=str(self.manifest_uri),
             attempt=int(cast("int", self.attempt)),
-            manifest_uri=str(self.manifest_uri),
-            manifest_digest=str(self.manifest_digest),
-            work=work,
+            digest=str(self.manifest_digest),
+            work=work_of(self.task_id, getattr(context["ti"], "map_index", -1)),
+            batch_id=str(self.batch_id),
         )
 
-    def _bind_reconnection(self, submission: Submission) -> None:
+    def _bind_reconnection(self, handover: Handover) -> None:
         """The key by which the stock operator finds an application again: here it contains the attempt, too."""
-        suffix = f"{submission.batch_id}.{submission.attempt}"
+        suffix = f"{handover.batch_id}.{handover.attempt}"
         self.external_id_key = f"{SparkSubmitOperator.external_id_key}.{suffix}"
         self._K8S_DRIVER_STATUS_KEY = f"{SparkSubmitOperator._K8S_DRIVER_STATUS_KEY}.{suffix}"
 

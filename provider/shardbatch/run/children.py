@@ -14,12 +14,13 @@ from shardbatch.core.planner import ready_child
 from shardbatch.core.ports import Page, Verdict
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.shard import Shard
+from shardbatch.core.shortlist import shortlist
 from shardbatch.core.slice import Slice
 from shardbatch.errors import InvalidAnswer
 from shardbatch.run.consumer import Consumer, Verdicts, first_count
 from shardbatch.run.hold import Held
 from shardbatch.run.instants import reached
-from shardbatch.run.listing import list_shards, look_again, named
+from shardbatch.run.listing import list_shards, look_again
 
 
 class Children:
@@ -131,7 +132,7 @@ class Children:
 
     def _doubt(self, parents: set[str], child: Shard) -> None:
         text = "Shard {} is left to the next run: the stream's listing is incomplete, and lacks its parent {}."
-        told = text.format(child.shard_id, named(sorted(parents)))
+        told = text.format(child.shard_id, shortlist(sorted(parents)))
         if self._consumer.interval is not None:  # it has no next run
             raise InvalidAnswer(told)
         self._consumer.warn(told)

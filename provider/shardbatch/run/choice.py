@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.policies import Sink
-from shardbatch.core.start import Choice, Left, Start, Work, choose, resolve
+from shardbatch.core.shortlist import shortlist
+from shardbatch.core.start import ChosenStarts, Left, Start, Work, choose, resolve
 from shardbatch.errors import ConfigurationError, NothingFinished, StartUnfinished
 from shardbatch.run.consumer import Consumer
 from shardbatch.run.intervals import draw_number, require_apart, require_latest, roots_before
-from shardbatch.run.listing import named
 from shardbatch.run.settle import one_each, roots_of, writers_of
 from shardbatch.run.staging_place import require_batch_here
 
@@ -78,7 +78,7 @@ def _look(consumer: Consumer, batch: Batch, starts: Sequence[Start], roots: Iter
         outputs.look(root, folders, str(batch.namespace), shared=batch.shared)
 
 
-def _choose(consumer: Consumer, batch: Batch, attempt: int, works: Sequence[Work]) -> Choice:
+def _choose(consumer: Consumer, batch: Batch, attempt: int, works: Sequence[Work]) -> ChosenStarts:
     own_sink = batch.sink == Sink.OWN.value
     left = consumer.landing.left_by(batch.namespace, batch.batch_id, [work.name for work in works])
     left = {name: _with_late_starts(consumer, batch, name, found) for name, found in left.items()}
@@ -135,14 +135,14 @@ def _nothing_entered(text: str, silent: Sequence[str]) -> NothingFinished:
         return NothingFinished(text + ".")
     names = "{} is a success and has left nothing" if len(silent) == 1 else "{} are a success and have left nothing"
     return NothingFinished(
-        "{}: {}.".format(text, names.format(named(silent))),
+        "{}: {}.".format(text, names.format(shortlist(silent))),
         remedy="If a person marked it as a success, clear it with its downstream tasks, so that it runs and commit "
         "after it; to let the shards go on without output, use 'airflow shardbatch set-aside --batch'. If it ran: "
         + NothingFinished.remedy,
     )
 
 
-def _note(choice: Choice, *, own_sink: bool) -> str | None:
+def _note(choice: ChosenStarts, *, own_sink: bool) -> str | None:
     if own_sink and choice.passed_over and not choice.ended:
         return "committed_by_hand"
     return "not counted: {}".format(", ".join(choice.passed_over)) if choice.passed_over else None

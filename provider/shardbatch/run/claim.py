@@ -19,13 +19,14 @@ from shardbatch.core.looks import Looks
 from shardbatch.core.owner import Owner
 from shardbatch.core.planner import Plan, ReadGroup, fair_share, label, plan, spread
 from shardbatch.core.ports import Verdict
+from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import BatchParked, Starving
 from shardbatch.run.batch_status import utc
 from shardbatch.run.consumer import Consumer, Verdicts
 from shardbatch.run.enrol import add_rows, enrol
 from shardbatch.run.expiry import warn_of_expiry
 from shardbatch.run.instants import reached
-from shardbatch.run.listing import find_parents, list_shards, named
+from shardbatch.run.listing import find_parents, list_shards
 from shardbatch.run.maintenance import compact
 from shardbatch.run.replay import look
 from shardbatch.run.settle import Stamped, read_batches, settle
@@ -102,7 +103,7 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     rows = add_rows(consumer, listing, rows, application, orphaned, reached_ms)
     warn_of_expiry(consumer, application, rows)
     for _ in range(MOST_LOOKS):
-        found = _plan(consumer, me, verdicts, rows, listed, orphaned, stamped, application, looks, reached_ms)
+        found, rows = _plan(consumer, me, verdicts, rows, listed, orphaned, stamped, application, looks, reached_ms)
         groups = _take(consumer, me, found)
         if groups or not found.takeable:
             break
@@ -210,7 +211,8 @@ def _plan(
     application: Application,
     looks: Looks | None,
     reached_ms: int,
-) -> Plan:
+) -> tuple[Plan, list[Lease]]:
+    """What may be taken, and the rows once leases that stood still are freed of their owners."""
     dead: set[str] = set()
 
     def may_take(lease: Lease) -> bool:
@@ -224,9 +226,9 @@ def _plan(
     ]
     dead.update(stood_still(consumer, foreign, application, all_of_them=not found.takeable, looks=looks))
     if not dead:
-        return found
-    rows[:] = settle(consumer, rows, stamped, me, lambda lease: lease.shard_id in dead)
-    return plan(rows, listed, may_take, me, orphaned, reached_ms, now_ms=consumer.now_ms())
+        return found, rows
+    rows = settle(consumer, rows, stamped, me, lambda lease: lease.shard_id in dead)
+    return plan(rows, listed, may_take, me, orphaned, reached_ms, now_ms=consumer.now_ms()), rows
 
 
 def _decidable(lease: Lease, stamped: Stamped) -> bool:
@@ -253,7 +255,7 @@ def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
         place = taken.setdefault(str(new.read_group), []) if written else lost
         place.append(lease.shard_id)
     if lost:
-        consumer.say("{} shards went to another run: {}.".format(len(lost), named(lost)))
+        consumer.say("{} shards went to another run: {}.".format(len(lost), shortlist(lost)))
     return taken
 
 
@@ -277,7 +279,7 @@ def _tell_ahead(consumer: Consumer, found: Plan, application: Application, reach
     text = "{} to be read from {} on, which the stream's clock has not reached: until then nothing is read of {}."
     if found.ahead:
         first = min(lease.checkpoint.timestamp_ms or 0 for lease in found.ahead)
-        shards = named([lease.shard_id for lease in found.ahead])
+        shards = shortlist([lease.shard_id for lease in found.ahead])
         consumer.say(text.format("{} are".format(shards), utc(first), "them"))
     elif application.start_position.ahead_of(reached_ms):
         consumer.say(text.format("The application is", utc(application.start_position.timestamp_ms or 0), "the stream"))

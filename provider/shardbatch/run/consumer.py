@@ -17,14 +17,12 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies
-from shardbatch.core.ports import Clock, Landing, LeaseStore, Liveness, Say, Source, Verdict
+from shardbatch.core.ports import SYSTEM_CLOCK, Clock, Landing, LeaseStore, Liveness, Say, Source, Verdict
 from shardbatch.core.position import TRIM_HORIZON, Position
 from shardbatch.core.rows import APPLICATION, BATCH, SCHEMA_VERSION, SHARD_LEASE, Key, Namespace
 from shardbatch.errors import ApplicationUnknown, OwnerUnknown, UnsupportedSchema
 
 log = logging.getLogger("shardbatch")
-
-SYSTEM_CLOCK = Clock(now_ms=lambda: time.time_ns() // 1_000_000, monotonic=time.monotonic, sleep=time.sleep)
 
 
 @dataclass(frozen=True, kw_only=True)

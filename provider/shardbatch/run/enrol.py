@@ -16,6 +16,7 @@ from shardbatch.core.planner import unknown_shards
 from shardbatch.core.policies import GapPolicy
 from shardbatch.core.position import at_timestamp
 from shardbatch.core.shard import Shard
+from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import (
     ApplicationTaken,
     ConfigurationError,
@@ -26,7 +27,7 @@ from shardbatch.errors import (
 )
 from shardbatch.run.consumer import Consumer, first_count
 from shardbatch.run.instants import clock_there
-from shardbatch.run.listing import named, tell_missed
+from shardbatch.run.listing import tell_missed
 
 
 def enrol(consumer: Consumer, owner: Owner) -> Application:
@@ -141,5 +142,7 @@ def add_rows(
         added += [lease for lease, done in zip(made, written, strict=True) if done]
         all_written = all_written and all(written)
     if added:
-        consumer.say("Added leases for {} new shards: {}.".format(len(added), named([row.shard_id for row in added])))
+        consumer.say(
+            "Added leases for {} new shards: {}.".format(len(added), shortlist([row.shard_id for row in added]))
+        )
     return rows + added if all_written else consumer.leases()  # another claim was there first

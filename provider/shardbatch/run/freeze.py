@@ -18,6 +18,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.planner import complete_lineage
 from shardbatch.core.policies import GapPolicy
 from shardbatch.core.shard import generations
+from shardbatch.core.shortlist import shortlist
 from shardbatch.core.waiting import NO_WAITING
 from shardbatch.errors import GapFound, LeaseLost, ManifestChanged, SourceError
 from shardbatch.run.attempt import (
@@ -30,7 +31,7 @@ from shardbatch.run.attempt import (
 )
 from shardbatch.run.consumer import Consumer, first_count, new_batch_id
 from shardbatch.run.intervals import require_latest
-from shardbatch.run.replay import find_committed, require_files, take_over
+from shardbatch.run.replay import find_committed, open_replay, require_files
 from shardbatch.run.settle import Stamped, read_batches, settle
 from shardbatch.run.staging_place import require_batch_here, require_slices_here
 
@@ -96,7 +97,7 @@ def freeze(
             told = find_committed(consumer.store, consumer.namespace, consumer.replay)
             may_replay(told)
             shards = _require_content(consumer, told)
-            return _opened(consumer, take_over(consumer, owner, told, ended, claim, looks), shards)
+            return _opened(consumer, open_replay(consumer, owner, told, ended, claim, looks), shards)
         if handed is not None:
             return _reopen(consumer, owner, expect_batch(consumer, handed), ended, claim, may_replay)
         held = consumer.leases(lease_owner=me)
@@ -195,13 +196,12 @@ def _require_whole(consumer: Consumer, collected: list[Lease]) -> None:
 
 def _unread(rest: list[Lease]) -> SourceError:
     """The error that names shards of an interval without a slice."""
-    named = ", ".join(lease.shard_id for lease in rest[:5])
-    error = SourceError(
+    named = shortlist([lease.shard_id for lease in rest])
+    return SourceError(
         "{} shards of the interval were not read, or not to its end: {}.".format(len(rest), named),
         remedy="Clear the read tasks of this run; shards that were read are not read anew.",
+        retryable=False,
     )
-    error.retryable = False
-    return error
 
 
 def _gapped(consumer: Consumer, found: list[Lease]) -> set[str]:

@@ -9,14 +9,13 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.maintenance import missed
 from shardbatch.core.planner import orphans
 from shardbatch.core.shard import MAX_HASH_KEY, HashRange, Shard, childless, holes
+from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import InvalidAnswer
 from shardbatch.run.consumer import Consumer
 
 #: How often a listing that has a hole is asked for, and how many seconds lie between (K-11: as KCL does).
 LISTINGS = 3
 PAUSE_SECONDS = 1.0
-#: How many shards, or ranges, a message names.
-NAMED = 5
 
 
 def list_shards(consumer: Consumer) -> Sequence[Shard]:
@@ -76,7 +75,7 @@ def find_parents(
     if waiting:
         consumer.warn(
             "{} wait for a complete listing: this one lacks their parents and has holes. They are taken once two "
-            "listings in a row are complete.".format(named(sorted(waiting)))
+            "listings in a row are complete.".format(shortlist(sorted(waiting)))
         )
     return both, waiting
 
@@ -90,10 +89,10 @@ def uncovered(listing: Sequence[Shard]) -> list[HashRange]:
 
 def _report(listing: Sequence[Shard], found: Sequence[HashRange], advice: str) -> str:
     share = sum(hole.end - hole.start + 1 for hole in found) / (MAX_HASH_KEY + 1)
-    text = "In {} listings no open shard covers {:.4%} of the hash keys: {}.".format(LISTINGS, share, named(found))
+    text = "In {} listings no open shard covers {:.4%} of the hash keys: {}.".format(LISTINGS, share, shortlist(found))
     torn = childless(listing)
     if torn:
-        text += " {} closed, and no child of theirs is listed.".format(named([shard.shard_id for shard in torn]))
+        text += " {} closed, and no child of theirs is listed.".format(shortlist([shard.shard_id for shard in torn]))
     return text + " The stream is being resharded, or its listing is incomplete. " + advice
 
 
@@ -108,11 +107,5 @@ def tell_missed(consumer: Consumer, fresh: Sequence[Shard], listing: Sequence[Sh
             "lacked the shard, or all its ancestors expired while no run claimed. It gets a new row and is read "
             "from its beginning (a shard without known parents: from the application's start); records of it that "
             "were committed before come again, in another batch. To have a shard read again, or not, use 'airflow "
-            "shardbatch reset' and delete no rows.".format(named(missing))
+            "shardbatch reset' and delete no rows.".format(shortlist(missing))
         )
-
-
-def named(items: Sequence[object]) -> str:
-    """The first names, and the number of further ones."""
-    more = len(items) - NAMED
-    return ", ".join(map(str, items[:NAMED])) + (" and {} more".format(more) if more > 0 else "")

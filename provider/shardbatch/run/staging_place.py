@@ -10,9 +10,9 @@ from shardbatch.core.batch import Batch
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Landing
 from shardbatch.core.rows import BATCH, SHARD_LEASE
+from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import StagingMissing, StagingMoved
 from shardbatch.run.consumer import Consumer
-from shardbatch.run.listing import named
 
 
 def require_folder(consumer: Consumer) -> None:
@@ -53,7 +53,7 @@ def require_slices_here(consumer: Consumer, rows: Iterable[Lease]) -> None:
     if away:
         raise StagingMoved(
             "The slices of {} stand in {}, and staging is {} now.".format(
-                named([row.shard_id for row in away]), away[0].staging, consumer.landing.uri
+                shortlist([row.shard_id for row in away]), away[0].staging, consumer.landing.uri
             )
         )
 

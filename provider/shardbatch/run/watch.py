@@ -14,10 +14,11 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.looks import MOST_TIMES, Looks
 from shardbatch.core.owner import Owner, ResetHolder
 from shardbatch.core.planner import Plan
+from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import SourceError
 from shardbatch.run.consumer import Consumer
-from shardbatch.run.listing import named
 from shardbatch.run.settle import Stamped
+from shardbatch.run.signs_of_life import Watched, watch
 
 #: How many held shards are asked for their oldest waiting record.
 PEEKED_SHARDS = 3
@@ -46,7 +47,7 @@ def stood_still(
     :raises LookAgain: to be called again when the time has passed.
     """
     suspects = {
-        lease.shard_id: Suspect(lease, lease.updated_at_ms, _silence(consumer, application, lease.lease_owner))
+        lease.shard_id: Suspect(lease, _silence(consumer, application, lease.lease_owner), lease.updated_at_ms)
         for lease in foreign
     }
     return _watch(consumer, suspects, "leases of other deployments", looks, all_of_them=all_of_them)
@@ -63,7 +64,7 @@ def abandoned(
     """The batches whose row did not change for that time, oldest first; they are watched as leases are."""
     suspects = {
         batch.batch_id: Suspect(
-            batch, batch.attempt_seen_ms or batch.created_at_ms, _silence(consumer, application, batch.owner)
+            batch, _silence(consumer, application, batch.owner), batch.attempt_seen_ms or batch.created_at_ms
         )
         for batch in frozen
     }
@@ -72,21 +73,18 @@ def abandoned(
 
 
 @dataclass(frozen=True)
-class Suspect:
-    """A row as it was seen, the time of its last write, and the longest time in seconds between writes of a live
-    owner."""
+class Suspect(Watched):
+    """A row of another owner, and when it was written last by its writer's clock."""
 
-    row: Lease | Batch
     written_ms: int
-    silence: float
 
 
 def _watch(
     consumer: Consumer, suspects: dict[str, Suspect], what: str, looks: Looks | None, *, all_of_them: bool
 ) -> set[str]:
     """The names of the rows whose counter did not change. The time that earlier passes watched counts too."""
-    now, step = consumer.now_ms(), consumer.options.lease_duration.total_seconds() / 20
     if not all_of_them:
+        now = consumer.now_ms()
         suspects = {name: one for name, one in suspects.items() if _may_be_old(one, now)}
     if not suspects:
         return set()
@@ -99,20 +97,7 @@ def _watch(
             consumer.say("Looking again at {} {} after {:.0f} s, to see {}.".format(len(suspects), what, longest, WHY))
             raise away
     consumer.say("Watching {} {} for {:.0f} s to see {}.".format(len(suspects), what, longest, WHY))
-    waiting = dict(suspects)
-    began, still = consumer.clock.monotonic(), set()
-    while waiting:
-        nearest = began + min(one.silence for one in waiting.values())
-        consumer.clock.sleep(min(max(step, 0.05), 5.0, max(nearest - consumer.clock.monotonic(), 0.01)))
-        looked = consumer.clock.monotonic()
-        for name, one in list(waiting.items()):
-            row = consumer.store.get(one.row.key)
-            if row is None or row.counter != one.row.counter:
-                del waiting[name]
-            elif looked - began >= one.silence:
-                still.add(name)
-                del waiting[name]
-    return still
+    return watch(consumer.store, consumer.clock, suspects)
 
 
 def _may_be_old(one: Suspect, now_ms: int) -> bool:
@@ -147,7 +132,7 @@ def untaken(consumer: Consumer, found: Plan, stamped: Stamped) -> SourceError:
     why = [described(consumer, lease, stamped) for lease in (*found.takeable, *found.held)]
     why += ["{} waits for its parents".format(lease.shard_id) for lease in found.waiting]
     return SourceError(
-        "Of the {} open shards of the interval none can be taken now: {}.".format(len(why), named(why)),
+        "Of the {} open shards of the interval none can be taken now: {}.".format(len(why), shortlist(why)),
         remedy="A retry looks again. Should a batch hold them, see 'airflow shardbatch batches'.",
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shardbatch.core.rows import BATCH, Columns, Key, Namespace, Table
+from shardbatch.core.tables import columns_of_table
 from shardbatch.errors import StoreError
 from shardbatch.stores.dynamodb_table import INDEX_KEY
 from shardbatch.stores.outcome import TOKEN, Write
@@ -94,7 +95,7 @@ def assignments(where: str, columns: Columns, names: dict[str, str], values: dic
 def columns_of(table: Table, item: Item) -> Columns:
     """The row's columns among an item's attributes; others are passed over."""
     known = {"app_name": "text", "stream_name": "text", **dict.fromkeys(table.key, "text")}
-    known.update({column.name: column.type for column in table.columns})
+    known.update({column.name: column.type for column in columns_of_table(table)})
     return {name: _value(kind, item[name]) for name, kind in known.items() if name in item}
 
 

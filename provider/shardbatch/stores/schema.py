@@ -14,6 +14,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from shardbatch.core.rows import TABLES, Table
+from shardbatch.core.tables import columns_of_table
 from shardbatch.errors import StoreNotFound
 from shardbatch.stores import keys
 from shardbatch.stores.outcome import TOKEN
@@ -38,7 +39,7 @@ def _define(table: Table, prefix: str, metadata: sa.MetaData) -> None:
         prefix + table.name,
         metadata,
         *(sa.Column(name, _key_type(name), primary_key=True) for name in key),
-        *(sa.Column(column.name, _type(column.type)) for column in table.columns),
+        *(sa.Column(column.name, _type(column.type)) for column in columns_of_table(table)),
         sa.Column(TOKEN, sa.String(32)),
         mysql_engine="InnoDB",
         mariadb_engine="InnoDB",

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shardbatch.core import handover
+from shardbatch.core.handover import Handover
 from shardbatch.errors import ConfigurationError, ConnectionUnknown
 from shardbatch.hooks.connections import connection, refuse_generic
 from shardbatch.submit import processes
@@ -35,62 +37,24 @@ DRIVER_OVER = frozenset({"FINISHED", "KILLED", "FAILED", "ERROR"})
 DRIVER_PATIENCE_S = 30.0
 
 
-@dataclass(frozen=True)
-class Submission:
-    """What one start of an application is told: the frozen batch, the attempt, the task that it works for, and a token
-    that tells its starts from those of other tries."""
-
-    batch_id: str
-    attempt: int
-    manifest_uri: str
-    manifest_digest: str
-    work: str
-    token: str = ""
-
-    def conf(self) -> dict[str, str]:
-        """As Spark configuration: reaches the application in every deploy mode."""
-        return {
-            "spark.shardbatch.manifest": self.manifest_uri,
-            "spark.shardbatch.attempt": str(self.attempt),
-            "spark.shardbatch.digest": self.manifest_digest,
-            "spark.shardbatch.work": self.work,
-            "spark.shardbatch.token": self.token,
-            "spark.shardbatch.batch": self.batch_id,
-        }
-
-    def environment(self) -> dict[str, str]:
-        """As environment variables: for code that is not given a Spark session."""
-        return {
-            "SHARDBATCH_MANIFEST": self.manifest_uri,
-            "SHARDBATCH_ATTEMPT": str(self.attempt),
-            "SHARDBATCH_DIGEST": self.manifest_digest,
-            "SHARDBATCH_WORK": self.work,
-            "SHARDBATCH_TOKEN": self.token,
-        }
-
-    @property
-    def tag(self) -> str:
-        """The tag by which the application is found at its cluster."""
-        return f"shardbatch-{self.batch_id}"
-
-
-def equip(hook: SparkSubmitHook, submission: Submission) -> None:
+def equip(hook: SparkSubmitHook, told: Handover) -> None:
     """Give a hook the batch: configuration, environment where the mode has one, name and tags.
 
     Tags are those that can be set before an application starts: YARN's, and labels of Kubernetes' driver and executors.
     Spark's own job tags (``spark.job.tags``) belong to threads of a running session. The name carries the batch
     everywhere.
     """
-    conf = {**hook._conf, **submission.conf()}
+    conf = {**hook._conf, **handover.to_configuration(told)}
     if hook._is_yarn:
-        conf["spark.yarn.tags"] = ",".join(filter(None, (conf.get("spark.yarn.tags"), submission.tag)))
+        conf["spark.yarn.tags"] = ",".join(filter(None, (conf.get("spark.yarn.tags"), told.tag)))
     if hook._is_kubernetes:
         for role in ("driver", "executor"):
-            conf[f"spark.kubernetes.{role}.label.shardbatch-batch"] = submission.batch_id
+            conf[f"spark.kubernetes.{role}.label.{handover.LABEL}"] = told.batch_id
     hook._conf = conf
     if not hook._should_track_driver_status:  # standalone cluster mode has no environment to pass on
-        hook._env_vars = {**_same_python(hook), **(hook._env_vars or {}), **submission.environment()}
-    hook._name = f"{hook._name or 'shardbatch'} {submission.tag}"
+        variables = handover.to_environment(handover.encode(told))
+        hook._env_vars = {**_same_python(hook), **(hook._env_vars or {}), **variables}
+    hook._name = f"{hook._name or 'shardbatch'} {told.tag}"
 
 
 def _same_python(hook: SparkSubmitHook) -> dict[str, str]:

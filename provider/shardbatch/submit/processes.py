@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import psutil
 
+from shardbatch.core import handover
+
 log = logging.getLogger("shardbatch")
 
 #: Seconds that a process is given to end by itself after it was asked to.
 PATIENCE_S = 10.0
-#: How the words of a command line begin that tell an application its batch.
-MARK = "spark.shardbatch."
 
 
 def reference(pid: int) -> str:
@@ -53,8 +53,7 @@ def _told(process: psutil.Process, batch_id: str) -> dict[str, str] | None:
     except psutil.Error:
         return None
     named = any("spark-submit" in word or word.endswith("SparkSubmit") for word in words)
-    pairs = (word.partition("=") for word in words if word.startswith(MARK))
-    told = {name.removeprefix(MARK): value for name, _, value in pairs}
+    told = handover.of_submit(words)
     return told if named and told.get("batch") == batch_id else None
 
 

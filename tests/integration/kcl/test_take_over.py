@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from shardbatch.core.batch import BatchState
+from shardbatch.core.ports import SYSTEM_CLOCK
 from shardbatch.errors import WorkersAlive
 from shardbatch.kcl.lease import of_stream
 from shardbatch.kcl.table import KclTable
 from shardbatch.kcl.take_over import import_kcl
 from shardbatch.local import Options, StreamServer
-from shardbatch.run import SYSTEM_CLOCK, land
+from shardbatch.run import land
 from shardbatch.sources.kinesis import KinesisSource
 from shardbatch.stores.dynamodb import DynamoDBStore
 from tests.support.aws import AwsServer

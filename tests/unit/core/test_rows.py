@@ -15,7 +15,7 @@ from shardbatch.core.interval_output import IntervalOutput
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.position import LATEST, SHARD_END, TRIM_HORIZON, Position, after
-from shardbatch.core.rows import SHARD_LEASE, TABLES, Key, Namespace
+from shardbatch.core.rows import SHARD_LEASE, Key, Namespace
 from shardbatch.core.shard import HashRange, Shard
 from shardbatch.core.slice import Gap, LandedFile, Oddities, Slice
 from shardbatch.core.start import Start
@@ -65,17 +65,6 @@ def test_a_row_survives_its_columns(row: Lease | Batch | Application) -> None:
     columns = {**row.key.columns(), **row.columns()}
     assert type(row).from_columns(columns) == row
     assert type(row).from_columns({**columns, "a_later_column": 1}) == row
-
-
-def test_every_column_of_a_row_is_in_its_table() -> None:
-    rows = {
-        "shard_lease": Lease(NAMESPACE, "", "s", None, 3, TRIM_HORIZON),
-        "batch": Batch(NAMESPACE, "", "x", "me", 5, BatchState.FROZEN),
-        "application": Application(NAMESPACE, "arn@1", TRIM_HORIZON, 3),
-        "interval_output": IntervalOutput(NAMESPACE, (1, 2), 3),
-    }
-    for table in TABLES:
-        assert set(rows[table.name].columns()) == {column.name for column in table.columns}
 
 
 def test_a_lease_goes_round(lease: Lease) -> None:
@@ -210,9 +199,9 @@ def test_an_attempt_of_which_one_task_has_ended_is_alive_while_another_shows_lif
 
 def test_an_application_recorded_by_an_attempt_is_told_from_a_newer_attempts(frozen: Batch) -> None:
     beating = batches.heartbeat(frozen, 3, "local-17:99")
-    assert beating.application == (1, "local-17:99")
+    assert beating.spark_application == (1, "local-17:99")
     reopened = batches.open_attempt(beating, 4)
-    assert (reopened.attempt, reopened.application) == (2, (1, "local-17:99"))
+    assert (reopened.attempt, reopened.spark_application) == (2, (1, "local-17:99"))
 
 
 def test_an_owner_survives_its_text() -> None:

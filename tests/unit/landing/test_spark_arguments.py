@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from shardbatch.errors import ConfigurationError
-from shardbatch.spark.arguments import Order, find_order
+from shardbatch.core.handover import Handover
+from shardbatch.errors import ConfigurationError, UnsupportedSchema
+from shardbatch.spark.arguments import find_handover
 
 
 def find(
@@ -17,9 +18,9 @@ def find(
     environ: dict[str, str] | None = None,
     conf: dict[str, str] | None = None,
     argv: list[str] | None = None,
-) -> Order:
+) -> Handover:
     session: Any = SimpleNamespace(conf=conf or {})  # a session's configuration answers as a dict does
-    return find_order(session, given or {}, environ or {}, argv or [])
+    return find_handover(session, given or {}, environ or {}, argv or [])
 
 
 ENVIRON = {
@@ -34,18 +35,18 @@ ARGV = ["in.csv", "--shardbatch-manifest", "m-argv", "--verbose", "--shardbatch-
 
 
 def test_the_environment_comes_before_the_configuration_before_the_command_line() -> None:
-    assert find(None, ENVIRON, CONF, ARGV) == Order("m-env", 2, "d", "w", "t", {"s3": "s3a"})
-    assert find(None, {}, CONF, ARGV) == Order("m-conf", 3, "", "", "", {"s3": "s3a"})
-    assert find(None, {}, {}, ARGV) == Order("m-argv", 4)
+    assert find(None, ENVIRON, CONF, ARGV) == Handover("m-env", 2, "d", "w", "t", schemes={"s3": "s3a"})
+    assert find(None, {}, CONF, ARGV) == Handover("m-conf", 3, "", "", "", schemes={"s3": "s3a"})
+    assert find(None, {}, {}, ARGV) == Handover("m-argv", 4)
 
 
 def test_arguments_come_before_all() -> None:
-    assert find({"attempt": 7, "work": "mine"}, ENVIRON) == Order("m-env", 7, "d", "mine", "t")
-    assert find({"manifest": "m-env"}, ENVIRON) == Order("m-env", 2, "d", "w", "t")
+    assert find({"attempt": 7, "work": "mine"}, ENVIRON) == Handover("m-env", 7, "d", "mine", "t")
+    assert find({"manifest": "m-env"}, ENVIRON) == Handover("m-env", 2, "d", "w", "t")
 
 
 def test_the_attempt_of_another_manifest_is_not_taken() -> None:
-    assert find({"manifest": "m-conf"}, ENVIRON, CONF) == Order("m-conf", 3, "", "", "", {"s3": "s3a"})
+    assert find({"manifest": "m-conf"}, ENVIRON, CONF) == Handover("m-conf", 3, "", "", "", schemes={"s3": "s3a"})
     with pytest.raises(ConfigurationError, match="attempt"):
         find({"manifest": "m-other"}, ENVIRON, CONF, ARGV)
 
@@ -67,3 +68,23 @@ def test_schemes_are_read_from_text() -> None:
     assert find({"manifest": "m", "attempt": 1, "schemes": "S3=s3a, gs=gcs"}).schemes == {"s3": "s3a", "gs": "gcs"}
     with pytest.raises(ConfigurationError, match="s3=s3a"):
         find({"manifest": "m", "attempt": 1, "schemes": "s3"})
+
+
+LATER = {"SHARDBATCH_VERSION": "2", "SHARDBATCH_PLACE_OF_THE_BATCH": "m-later"}
+
+
+def test_what_a_later_version_hands_over_is_refused_wherever_it_would_be_taken() -> None:
+    for place in (
+        {"environ": {**ENVIRON, **LATER}},
+        {"environ": LATER},
+        {"conf": {**CONF, "spark.shardbatch.version": "2"}},
+        {"argv": [*ARGV, "--shardbatch-version=2"]},
+    ):
+        with pytest.raises(UnsupportedSchema, match="has version 2"):
+            find(**place)  # type: ignore[arg-type]
+
+
+def test_a_later_version_in_a_place_that_is_not_asked_does_not_matter() -> None:
+    assert find({"manifest": "m-conf"}, LATER, CONF) == Handover("m-conf", 3, schemes={"s3": "s3a"})
+    assert find(None, ENVIRON, {**CONF, "spark.shardbatch.version": "2"}) == find(None, ENVIRON, CONF)
+    assert find({"manifest": "m", "attempt": 1}, LATER) == Handover("m", 1)

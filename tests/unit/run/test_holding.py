@@ -17,6 +17,7 @@ from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies, ShardErr
 from shardbatch.core.ports import Clock, Verdict
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON
 from shardbatch.core.rows import APPLICATION, BATCH, SHARD_LEASE
+from shardbatch.core.tables import columns_of_table
 from shardbatch.errors import LeaseLost, SourceError, Starving, UnsupportedSchema
 from shardbatch.run import Outcome, land
 from tests.support.passing import only
@@ -30,7 +31,7 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def test_the_columns_are_those_that_are_documented() -> None:
-    assert [column.name for column in SHARD_LEASE.columns] == [
+    assert [column.name for column in columns_of_table(SHARD_LEASE)] == [
         "lease_owner", "lease_count", "checkpoint", "completed", "parent_shard_ids", "hash_range", "batch_id",
         "read_group", "pending", "checkpoint_arrival_ms", "millis_behind_latest", "caught_up_ms", "updated_at_ms",
         "note",

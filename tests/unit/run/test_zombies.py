@@ -15,12 +15,11 @@ from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions
-from shardbatch.core.ports import Page
+from shardbatch.core.ports import SYSTEM_CLOCK, Page
 from shardbatch.core.position import TRIM_HORIZON, Position, after
 from shardbatch.core.slice import Slice
 from shardbatch.errors import SourceError, StoreError
 from shardbatch.run import land
-from shardbatch.run.consumer import SYSTEM_CLOCK
 from shardbatch.run.expiry import ask_kept
 from shardbatch.run.hold import Held, Renewal
 from shardbatch.run.shard_read import ShardRead, read_shard

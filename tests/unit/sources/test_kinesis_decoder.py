@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 from botocore.awsrequest import AWSResponse
 
+from shardbatch.core.ports import SYSTEM_CLOCK
 from shardbatch.core.shard import HashRange, Shard
 from shardbatch.errors import InvalidAnswer
 from shardbatch.sources.kinesis import decoder
 from shardbatch.sources.kinesis.calls import DECODED, Caller
 from shardbatch.sources.kinesis.options import KinesisOptions, StreamName
 from shardbatch.sources.kinesis.pace import Pace
-from shardbatch.sources.kinesis.source import real_clock
 
 CHILDREN = [
     {
@@ -79,8 +79,8 @@ def by_botocore(body: bytes) -> decoder.Decoded:
 
 
 def call(client: Any, **fields: Any) -> tuple[Caller, Callable[[], decoder.Decoded]]:
-    caller = Caller(client, StreamName("s"), real_clock(), KinesisOptions())
-    pace = Pace(real_clock(), 0.0, 0.0)
+    caller = Caller(client, StreamName("s"), SYSTEM_CLOCK, KinesisOptions())
+    pace = Pace(SYSTEM_CLOCK, 0.0, 0.0)
     return caller, lambda: caller.records("i", pace)
 
 

@@ -184,12 +184,11 @@ class Caller:
         """
         answer = self.once("subscribe_to_shard", ConsumerARN=consumer, ShardId=shard_id, StartingPosition=start)
         if BODY not in answer:
-            hidden = SourceError(
+            raise SourceError(
                 "This version of botocore does not show the body of an answer.",
                 remedy="Update botocore, or choose FanOut.NEVER.",
+                retryable=False,
             )
-            hidden.retryable = False
-            raise hidden
         return events(answer[BODY], lambda code, message: self._named("subscribe_to_shard", code, message))
 
     def _named(self, operation: str, code: str, message: str, status: int = 0) -> SourceError:

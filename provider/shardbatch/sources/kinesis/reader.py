@@ -221,12 +221,11 @@ class ShardReader:
         """
         if int(records.column(0)[0].as_py()) >= int(self._expected or 0):
             return
-        refused = SourceError(
+        raise SourceError(
             f"The service does not know the place {self._next} in {self._where}, though it holds older records.",
             remedy=NOT_A_PLACE.format(self._shard_id),
+            retryable=False,
         )
-        refused.retryable = False
-        raise refused
 
     # pages
 

@@ -187,16 +187,12 @@ def named(operation: str, where: str, code: str, message: str, status: int = 0) 
     remedy = kind.remedy
     if kind.error is ShardNotFound and operation not in OF_A_SHARD:
         remedy = StreamNotFound.remedy
-    error = kind.error(text, remedy=remedy)
-    if kind.final:
-        error.retryable = False
-    return error
+    return kind.error(text, remedy=remedy, retryable=False if kind.final else None)
 
 
 def malformed(error: PlaceRefused) -> SourceError:
     """The error of a call of which an argument was refused that is no place: every shard has an oldest record."""
-    found = SourceError(str(error).removesuffix(error.remedy).strip(), remedy=_MALFORMED.remedy)
-    found.retryable = False
+    found = SourceError(str(error).removesuffix(error.remedy).strip(), remedy=_MALFORMED.remedy, retryable=False)
     found.__cause__ = error
     return found
 
@@ -206,7 +202,8 @@ def unsent(operation: str, where: str, error: Exception) -> SourceError:
     text = f"{operation} of {where} could not be sent: {error}"
     if isinstance(error, WITHOUT_CREDENTIALS):
         return PassingRefusal(text, remedy="See that the worker can get its credentials; the task may be retried.")
-    found = SourceError(text, remedy="Check the credentials and the region in the connection.")
-    if isinstance(error, SET_UP_WRONGLY):
-        found.retryable = False
-    return found
+    return SourceError(
+        text,
+        remedy="Check the credentials and the region in the connection.",
+        retryable=not isinstance(error, SET_UP_WRONGLY),
+    )

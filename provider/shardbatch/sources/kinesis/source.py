@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.policies import FanOut
-from shardbatch.core.ports import Capabilities, Clock, Page
+from shardbatch.core.ports import SYSTEM_CLOCK, Capabilities, Clock, Page
 from shardbatch.core.position import SHARD_END, Kind, Position, at_timestamp
 from shardbatch.core.shard import HashRange, Shard
 from shardbatch.sources.kinesis.calls import Caller
@@ -27,11 +26,6 @@ from shardbatch.sources.kinesis.subscription import Subscribing
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
-
-
-def real_clock() -> Clock:
-    """The clock of this machine."""
-    return Clock(now_ms=lambda: time.time_ns() // 1_000_000, monotonic=time.monotonic, sleep=time.sleep)
 
 
 class KinesisSource:
@@ -58,7 +52,7 @@ class KinesisSource:
     ) -> None:
         named = StreamName.parse(stream)
         self.name = named.name
-        self._caller = Caller(client, named, clock or real_clock(), options or KinesisOptions())
+        self._caller = Caller(client, named, clock or SYSTEM_CLOCK, options or KinesisOptions())
         self._paces: dict[str, Pace] = {}
         self._ranges: dict[str, HashRange | None] = {}
         self._lock = threading.Lock()
