@@ -80,7 +80,7 @@ class KinesisStream:
         self._require_texts(lambda text: "{{" not in str(text))
 
     def _require_texts(self, known: Callable[[object], bool]) -> None:
-        """See that texts that are ``known``, since they are no templates any more, can be used."""
+        """Check that texts can be used that are ``known``, because they are not templates any more."""
         if known(self.address):
             self._require_address()
             require_one_region("KinesisStream", self.address, self.region_name)
