@@ -63,7 +63,7 @@ class ShardbatchError(Exception):
             self.remedy = remedy
         if retryable is not None:
             self.retryable = retryable
-        # A driver's words, or a URL, may stand in it.
+        self.message = masked(text)  # without the remedy; a driver's words, or a URL, may stand in it
         super().__init__(masked("{} {}".format(text, self.remedy).strip()))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -155,7 +155,7 @@ class SourceError(ShardbatchError):
 class StreamNotFound(SourceError):
     """The stream does not exist."""
 
-    remedy = "Check the stream's name, region and account in the DAG and in its connection."
+    remedy = "Check the stream's name in the DAG, and its connection."
     retryable = False
 
     def __init__(
@@ -180,11 +180,11 @@ class ShardNotFound(SourceError):
 class Throttled(SourceError):
     """The service refused a call for its rate."""
 
-    remedy = "Other readers share the shard's 5 calls and 2 MiB a second; lower their rate or use enhanced fan-out."
+    remedy = "Other readers share what the service allows: lower their rate."
 
 
 class IteratorExpired(SourceError):
-    """The shard iterator is older than its five minutes."""
+    """The service has forgotten the place of a read (its iterator): it was not asked in time."""
 
 
 class InvalidAnswer(SourceError):

@@ -19,7 +19,7 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.renamed import renamed
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.operators.claim import ClaimOperator
 from shardbatch.operators.commit import CommitOperator, ReportOperator
 from shardbatch.operators.end_record import is_given, record_ends
@@ -92,9 +92,9 @@ class StreamBatch(TaskGroup):
     :param claim: how leases are claimed, default ``ClaimOptions()``.
     :param policies: what to do when something cannot go on, default ``Policies()``.
     :param output: what the application's output roots are to their readers, default ``Outputs()``.
-    :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "kinesis"}}``. Default: three
-        retries, with a delay that grows from 10 seconds to 5 minutes, unless ``default_args`` set other values.
-        ``docs/airflow-settings.md`` describes what our tasks do with every argument.
+    :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "streams"}}``. Default: three
+        retries, with a delay that grows from 10 seconds to 5 minutes, each unless ``default_args`` say otherwise.
+        ``docs/airflow-settings.md`` has what our tasks make of every argument.
     :param task_group_kwargs: arguments of ``TaskGroup``.
     :raises ConfigurationError: for every mistake that can be found at parse time; it names the DAG and the group.
     """
@@ -104,7 +104,7 @@ class StreamBatch(TaskGroup):
         group_id: str,
         *,
         app_name: str,
-        stream: KinesisStream,
+        stream: Stream,
         leases: Leases | None = None,
         staging: Staging | None = None,
         limits: ReadLimits | None = None,
@@ -141,7 +141,7 @@ class StreamBatch(TaskGroup):
         return self.spec.app_name
 
     @property
-    def stream(self) -> KinesisStream:
+    def stream(self) -> Stream:
         """The stream that is read."""
         return self.spec.stream
 
@@ -215,9 +215,10 @@ class StreamBatch(TaskGroup):
         read = ReadOperator.partial(**step("read")).expand(entry=claim.output)
         self._require(time_fault(read.execution_timeout, self.dag.dagrun_timeout, self.spec.limits))
         self._ours["read"] = read
+        claimed: Any = claim.output
         freeze = FreezeOperator(
-            handed=claim.output["batch_id"],
-            claim_id=claim.output["claim_id"],
+            handed=claimed["batch_id"],
+            claim_id=claimed["claim_id"],
             **step("freeze", trigger_rule=TriggerRule.NONE_FAILED),
         )
         self._ours["freeze"] = freeze.as_setup()
@@ -308,7 +309,7 @@ class StreamBatch(TaskGroup):
         return super().add(task)
 
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        super().__exit__(kind, value, traceback)
+        super().__exit__(kind, value, traceback)  # type: ignore[no-untyped-call]
         if kind is None:
             self._wire()
 

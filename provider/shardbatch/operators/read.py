@@ -30,10 +30,10 @@ class ReadOperator(Step):
     It stops before its ``execution_timeout`` and its DAG's ``dagrun_timeout`` and lands what it has. It keeps a tenth
     of that time for landing, and at least 30 seconds.
 
-    Its output is small: ``records``, ``bytes``, ``shards``, ``ended``, ``gaps``; ``foreign``, ``broken`` and
-    ``dropped`` (records, see ``KinesisStream``); ``below`` (records from before the requested place, which were left
-    out); ``waited_s``, ``refused`` and ``resubscribed`` (time waited for the service's limits, calls refused for their
-    rate, subscriptions renewed); ``lost``, ``seconds``, and ``errors`` with the shards that could not be read.
+    Its output is small: ``records``, ``bytes``, ``shards``, ``ended``, ``gaps``, ``foreign``, ``broken``, ``dropped``
+    (records, as the stream says), ``below`` (records that stand before the place that was asked for and were left
+    out), ``waited_s``, ``refused`` and ``resubscribed`` (time waited for the service's limits, calls refused for their
+    rate, subscriptions renewed), ``lost``, ``seconds``, and ``errors`` with the shards that could not be read.
 
     :param entry: one of claim's entries, ``{"group": …, "label": …}``; templated.
     """
