@@ -47,7 +47,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Stays:
-    """Why a row is not changed; ``already`` if it is as it was to become."""
+    """Why a row is not changed; ``already`` if it already has the requested state."""
 
     why: str
     already: bool = False
@@ -72,7 +72,7 @@ class Action(Rows):
     def begin(self) -> Application:
         """The application's row.
 
-        :raises ConfigurationError: if there is no such application, or the reason is empty and this is no preview.
+        :raises ConfigurationError: if there is no such application, or the reason is empty and this is not a preview.
         """
         self.require_reason()
         return self.expect_application()
@@ -92,7 +92,7 @@ class Action(Rows):
 
         If no scope was given, and the live application has no such batch, those of interval runs are looked through.
 
-        :raises ConfigurationError: if there is no such batch, or the reason is empty and this is no preview.
+        :raises ConfigurationError: if there is no such batch, or the reason is empty and this is not a preview.
         """
         self.require_reason()
         known = self.application()  # an interval may have been read where the live application never was
@@ -140,7 +140,7 @@ class Action(Rows):
     def record(self, what: str) -> None:
         """Note it on the application's row, if it has one, before anything is changed.
 
-        :raises ConfigurationError: if the action has no reason and is no preview.
+        :raises ConfigurationError: if the action has no reason and is not a preview.
         """
         self.require_reason()
         row = self.application()

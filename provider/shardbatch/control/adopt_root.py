@@ -123,4 +123,4 @@ def _told(action: Action, root: str, known: Sequence[Holder], result: str, landi
         said.append("{} is refused from then on".format(other))
         if waits:
             said.append("{} of its batches are told there first".format(waits))
-    return Done("root", root, ", ".join(owners), result, effect="; ".join(said) or "nobody had it")
+    return Done("root", root, ", ".join(owners), result, effect="; ".join(said) or "it had no owner")

@@ -65,7 +65,7 @@ def discard(action: Action, batch: Batch) -> Batch:
 
 
 def free(action: Action, batch: Batch) -> list[Lease]:
-    """L6 for every lease of a void batch: landed, and nobody's."""
+    """L6 for every lease of a void batch: landed, without an owner."""
     return unstamp(action, batch.batch_id, action.leases(batch_id=batch.batch_id))
 
 

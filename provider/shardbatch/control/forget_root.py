@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forget a root: an output root that is gone for good is taken out of the rows, so that nobody waits for it (O8)."""
+"""Forget a root: removes an output root that is gone permanently from the rows, so that no run waits for it (O8)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shardbatch.core.rows import BATCH, INTERVAL
 def forget_root(
     action: Action, root: str, *, place: Callable[[str], str], batch_id: str | None = None
 ) -> tuple[Done, ...]:
-    """Take a root out of what is recorded of batches: their markers there are not written any more, by nobody.
+    """Remove a root from what is recorded of batches: their markers are no longer written there.
 
     Nothing is removed from the root, should it be there after all, and readers of it see what its markers say. The
     other roots of each batch, its records and its checkpoints stay as they are. With a scope this is of that interval
@@ -80,6 +80,6 @@ def _forget_of_interval(action: Action, seen: IntervalOutput, keep: Callable[[st
 def _effect(batch: Batch, keep: Callable[[str], bool]) -> str:
     wrote = sum(not all(map(keep, start.outputs)) for start in batch.start)
     left = sorted({root for root in batch_roots.named_roots(batch) if keep(root)})
-    return "nobody waits for its marker there any more; {} of its {} starts wrote there; it is told in {}".format(
+    return "no run waits for its marker there any more; {} of its {} starts wrote there; it has markers in {}".format(
         wrote, len(batch.start), ", ".join(left) or "no root"
     )

@@ -54,7 +54,7 @@ def robbed(action: Action, lease: Lease) -> str:
 
 
 class LineageHold:
-    """What one reset has taken. It is nobody else's until it is freed, given back, or taken by another reset."""
+    """What one reset has taken. No other owner may take it until it is freed, given back, or taken by another reset."""
 
     def __init__(self, action: Action) -> None:
         self._action = action

@@ -27,7 +27,7 @@ def migrate(action: Action) -> tuple[Migrated, ...]:
     The first may be done while workers of the version before are at work: what is added is none of their business. The
     second ends that: from then on they refuse the application. Neither is undone by doing it again.
 
-    :raises ConfigurationError: if there is no such application, or the reason is missing and this is no preview.
+    :raises ConfigurationError: if there is no such application, or the reason is missing and this is not a preview.
     :raises UnsupportedSchema: if its rows are of a later version than this one reads.
     :raises StoreError: with the database's own words, if it does not allow it.
     """

@@ -73,7 +73,7 @@ def _free_lease(action: Action, seen: Lease) -> Done:
                 return Stays("a freeze stamped it and made no batch; the next claim frees it once that freeze is over")
             return Stays("it is frozen in batch {0}; release that with --batch {0}".format(lease.batch_id))
         if lease.lease_owner is None:
-            return Stays("nobody holds it", already=True)
+            return Stays("it has no owner", already=True)
         if ResetHolder.parse(lease.lease_owner) is not None:
             return Stays("a reset holds it with its lineage; if that died, run 'airflow shardbatch reset' again")
         if lease.lease_owner != holder:

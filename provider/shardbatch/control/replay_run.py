@@ -59,7 +59,7 @@ def plan_replay(
     dag_id = dag_id or (here.dag_id if here else None)
     if dag_id is None:
         raise ConfigurationError(
-            f"Batch {batch_id} belongs to {batch.owner or 'nobody'}, which names no DAG of this Airflow.",
+            f"Batch {batch_id} belongs to {batch.owner or 'no owner'}, which names no DAG of this Airflow.",
             remedy="Name the DAG and the group that are to replay it (--dag-id and --group-id, or the operator's "
             "target_dag_id and target_group_id).",
         )

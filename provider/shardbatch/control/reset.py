@@ -248,7 +248,7 @@ def _span(gap: Gap) -> str:
 
 def _unread_since(action: Action, row: Lease, hold: LineageHold) -> int:
     """Since when unread records of a lease came, as of its last read: if they have expired, the next read shows it.
-    What was only landed is read anew. If nobody knows, what expires from now on shows, as of a new row."""
+    What was only landed is read again. If the time is unknown, what expires later shows, as for a new row."""
     now_ms = action.now_ms()
     known = {name: replace(lease, pending=None) for name, lease in hold.before.items()}
     before = known[row.shard_id]
@@ -267,7 +267,7 @@ def _position(text: str) -> Position:
     if text.startswith(_SEQUENCE):
         position = Position.parse(text[len(_SEQUENCE) :])
         if position.kind is not Kind.AFTER_SEQUENCE_NUMBER:
-            raise ValueError("{!r} is no sequence number".format(text))
+            raise ValueError("{!r} is not a sequence number".format(text))
         return position
     number = text.partition("/")[0]
     if number.isdigit() and len(number) < SHORTEST_SEQUENCE:

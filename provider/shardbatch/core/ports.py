@@ -248,7 +248,7 @@ class OutputRoots(Protocol):
     """The folders that applications write below and readers read. Errors are :class:`StagingError`."""
 
     def place(self, root: str) -> str:
-        """One text for a root in whatever spelling: ``/x/out``, ``file:///x/out``; ``s3://b/out``, ``s3a://b//out/``."""
+        """One text for a root in any spelling: ``/x/out``, ``file:///x/out``; ``s3://b/out``, ``s3a://b//out/``."""
         ...
 
     def folder(self, batch_id: str, start_id: str) -> str:

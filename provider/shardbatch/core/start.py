@@ -46,7 +46,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Begun:
-    """A start that began. ``token`` was handed down by whoever started its application, empty if nobody did.
+    """A start that began. ``token`` comes from the try that started its application, empty if none was passed.
 
     Tokens of later tries are greater. ``incarnation`` is one for each driver process and sorts by its birth;
     ``driver_attempt`` numbers the processes that a cluster started one after another for one submission, 0 where it is

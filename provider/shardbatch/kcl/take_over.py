@@ -143,7 +143,7 @@ def _require_still(kcl: KclLeases, seen: Sequence[KclLease], identity: str) -> N
         found = new or old
         assert found is not None
         what = "was written by" if old and new else "was made by" if new else "was removed, last held by"
-        raise WorkersAlive("KCL's lease {} {} {} while it was looked at.".format(key, what, found.owner or "nobody"))
+        raise WorkersAlive("KCL's lease {} {} {} while it was looked at.".format(key, what, found.owner or "no owner"))
 
 
 def _write(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leases that one read task holds: written by its readers, kept alive by one thread, given up when lost."""
+"""The leases that one read task holds: its readers write them, one thread keeps them alive, lost ones are given up."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Held:
         self._owner = owner
         self._lock = threading.Lock()
         self.row = lease
-        #: Seconds for which no sign of life could be given, once they are so many that nobody knows whose the lease is.
+        #: Seconds without a sign of life, once they are so many that another owner may have the lease.
         self.silent_s: float | None = None
         self.lost = False
         self.gone = False
@@ -35,9 +35,9 @@ class Held:
 
     @property
     def lost(self) -> bool:
-        """Whether another owner has it now.
+        """Whether another owner has it.
 
-        :raises StoreError: if the lease store has been silent for so long that others may have taken it.
+        :raises StoreError: if the lease store has not answered for so long that another owner may have taken it.
         """
         if self.silent_s is not None:
             raise StoreError(
@@ -56,10 +56,11 @@ class Held:
         return self.row.shard_id
 
     def write(self, change: Callable[[Lease], Lease | None]) -> bool:
-        """Apply a transition while the lease is still this owner's, unstamped and where it was read from; whether it
-        was written.
+        """Apply a transition while the lease belongs to this owner, is unstamped and has the checkpoint that was read
+        from. Returns whether it was written.
 
-        A change that answers ``None`` to the row as it stands is not made. After a lost race ``row`` is what was found.
+        If ``change`` returns ``None`` for the current row, nothing is written. After a lost race ``row`` is the row
+        found.
         """
         with self._lock:
             while not self._lost:  # also after a silence: the store may be back
@@ -82,8 +83,8 @@ class Held:
         return same and found.lease_owner == self._owner and found.batch_id is None
 
     def land(self, landed: Slice, begun: Slice | None = None) -> bool:
-        """L3, or L9 behind a slice that was begun, unless another try of this task was first; whether the slice stands
-        on the row by this call."""
+        """L3, or L9 after a slice that was begun, unless another try of this task was first. Returns whether this call
+        stored the slice on the row."""
         me, now, uri = self._owner, self._consumer.now_ms, self._consumer.landing.uri
 
         def change(row: Lease) -> Lease | None:
@@ -107,9 +108,9 @@ class Held:
 
 
 class Renewal:
-    """Renews what a read task holds, three times in every ``lease_duration``.
+    """Renews the leases of a read task, three times in every ``lease_duration``.
 
-    A lease for which that did not succeed for a whole ``lease_duration`` is no longer read.
+    If a lease could not be renewed for a whole ``lease_duration``, it is no longer read.
     """
 
     def __init__(self, consumer: Consumer) -> None:
@@ -122,7 +123,7 @@ class Renewal:
         self._stop = threading.Event()
 
     def add(self, held: Held) -> None:
-        """Renew this one as well from now on, also once its slice is landed: freeze is yet to come."""
+        """Renew this lease too, even after its slice is landed, because freeze comes later."""
         with self._lock:
             self._held[held.shard_id] = held
             self._heard[held.shard_id] = self._consumer.clock.monotonic()
@@ -154,8 +155,8 @@ class Renewal:
                     self._tell_silence(current)
 
     def _tell_silence(self, current: list[Held]) -> None:
-        """Let the reads end whose leases others may have by now. A store that is silent makes each try long, so those
-        whose turn has not come are looked at, too."""
+        """End the reads whose leases others may have taken. A store that does not answer makes each try long, so leases
+        whose turn has not come are checked too."""
         for held in current:
             silent = self._consumer.clock.monotonic() - self._heard[held.shard_id]
             if silent > self._longest:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read: the shards of one group into the staging area, each slice stored on its lease row (PROTOCOL L3, F)."""
+"""Read: lands the shards of one group in the staging area and stores each slice on its lease row (PROTOCOL L3, F)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SHORT = 300
 
 @dataclass
 class Landed:
-    """What one read task did. ``errors`` names each shard that could not be read, with the reason in short."""
+    """The result of one read task. ``errors`` names each shard that could not be read, with a short reason."""
 
     records: int = 0
     bytes: int = 0
@@ -133,7 +133,7 @@ class _Task:
             self.landed.waiting += waiting
 
     def _unfinished(self, landed: Slice) -> bool:
-        """Whether an interval's slice was cut short: one that is whole has ended."""
+        """Whether an interval's slice was cut short: a whole one has ended."""
         return self.consumer.interval is not None and not landed.ended
 
     def _ahead_ms(self) -> int:
@@ -181,8 +181,8 @@ class _Task:
             return []
 
     def _failed(self, held: Held, error: Exception) -> None:
-        """Note that a shard could not be read, or what was read of it not be landed. That is no shard's fault: the task
-        fails, whatever the policy. When it is to fail the others end with what they have, and land it."""
+        """Note that a shard could not be read, or that its records could not be landed. The latter fails the task under
+        every policy. If the task has to fail, the other shards stop and land what they have."""
         self.first_error = self.first_error or error
         self.landed.errors[held.shard_id] = named(error)[:SHORT]
         done = "noted on its lease" if isinstance(error, StoreError) else "read"
@@ -214,17 +214,17 @@ def land(
 ) -> Landed:
     """Read the shards of a group of this owner, each to its end, the stream's tip at ``tip_ms``, or a limit.
 
-    A shard whose row holds a slice already is not read anew, unless it is an interval's that was cut short. Whatever
-    goes wrong with one shard leaves the others alone: what was read of it before is landed, and it is named in the
-    answer.
+    A shard whose row already holds a slice is not read again, unless it is an interval's slice that was cut short. An
+    error of one shard does not affect the others: what was read of that shard before is landed, and the result names
+    the shard.
 
-    :param seconds: after which nothing more is read, whatever the limits say, default none. An interval that is not
-        read by then fails, and a retry goes on.
-    :raises LeaseLost: if every lease of the group was lost, be it before this began.
-    :raises StagingError: if what was read of a shard could not be written, once the others are landed: a retry reads
-        the rest.
-    :raises Exception: the first shard's error, if no shard could be read, and once all others are landed if one could
-        not under ``shard_errors=fail`` or in an interval.
+    :param seconds: time after which nothing more is read, whatever the limits say, default none. An interval that is
+        not read by then fails, and a retry goes on.
+    :raises LeaseLost: if every lease of the group was lost, even before this began.
+    :raises StagingError: if records of a shard could not be written, after the others are landed: a retry reads the
+        rest.
+    :raises Exception: the first shard's error, if no shard could be read; and under ``shard_errors=fail`` or in an
+        interval, after all others are landed, if one could not be read.
     """
     me = str(owner)
     mine = [
@@ -249,7 +249,7 @@ def land(
 
 
 def _require_done(consumer: Consumer, me: str, group: str) -> None:
-    """See that nothing is left to read because this owner has frozen it, or is about to."""
+    """Check that nothing is left to read because this owner has frozen it, or is about to."""
     own = [batch for batch in consumer.batches_of(me) if batch.state is not BatchState.VOID]
     if own:
         consumer.say("Read task {}: its slices are in batch {}; nothing is read.".format(group, own[-1].batch_id))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the read of one shard ends, and what cut it short of that."""
+"""Decides where the read of one shard ends, and records what cut it short."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def told_lag(lag_ms: int | None) -> str:
 
 
 class ReadEnd:
-    """Looks at every answer of a shard: whether the read ends behind it.
+    """Checks after every answer of a shard whether the read ends there.
 
-    An incremental read ends at the tip as of the run's start, or at a limit; an interval's once all of it is read.
-    ``seen_ms`` is up to when a place that never comes to the tip was read when it passed the run's start. ``cut`` is
-    the error of a read that ended too early.
+    An incremental read ends at the tip as of the run's start, or at a limit. A read of an interval ends when all of it
+    is read. ``seen_ms`` is the time up to which a shard that never reports its tip was read, when it passed the run's
+    start. ``cut`` is the error of a read that ended too early.
 
-    :param ahead_ms: by how much the stream's clock is ahead of this machine's; asked for an interval, if at all.
+    :param ahead_ms: by how much the stream's clock is ahead of this machine's; called only for an interval.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ReadEnd:
         self.cut: Exception | None = None
 
     def add(self, page: Page, now_ms: int, *, moved: bool) -> None:
-        """Count an answer; ``moved``: its place is another than that of the answer before."""
+        """Count an answer; ``moved``: its place differs from that of the answer before."""
         self._asked += 1
         self._answered |= moved or not page.silent
         self._lag = self._lag if page.lag_ms is None else page.lag_ms
@@ -75,7 +75,7 @@ class ReadEnd:
         return self._idle.still or self.late() or self._budget.full
 
     def late(self) -> bool:
-        """Whether the time is over; an interval, which has no other end, also if its place stands still."""
+        """Whether the time is over. An interval, which has no other end, also stops if its place does not move."""
         over = self._clock.monotonic() >= self._budget.deadline
         if self._interval is None:
             return over and (self._answered or self._asked >= LEAST_ASKED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which batch an application was started for: arguments, environment, Spark's configuration or the command line."""
+"""Finds the batch that an application was started for: arguments, environment, Spark's configuration, command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def find_handover(
     environ: Mapping[str, str] | None = None,
     argv: Sequence[str] | None = None,
 ) -> Handover:
-    """What the caller gave; what is missing comes from the first place that names a manifest, and the same one.
+    """The caller's arguments. Missing ones come from the first place that names a manifest, and names the same one.
 
     Places: environment (``SHARDBATCH_MANIFEST``, …), Spark's configuration (``spark.shardbatch.manifest``, …), command
     line (``--shardbatch-manifest``, …). ``schemes`` are looked for in all of them.

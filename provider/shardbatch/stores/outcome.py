@@ -142,9 +142,9 @@ class Writes:
     ) -> list[bool]:
         """Whether each of several writes to one table and scope was applied.
 
-        ``send`` answers for each of those that it is given, or raises :class:`Unclear`: then nobody knows of any.
-        ``look`` finds the rows that are there, by the values of their keys, and is strongly consistent. A row that is
-        gone after an unclear removal counts as removed by it: a removed row keeps no token.
+        ``send`` answers for each of those that it is given, or raises :class:`Unclear`: then the outcome of all is
+        unknown. ``look`` finds the rows that are there, by the values of their keys, and is strongly consistent. A row
+        that is gone after an unclear removal counts as removed by it: a removed row keeps no token.
 
         :raises StoreError: if the outcome of one cannot be learned.
         """

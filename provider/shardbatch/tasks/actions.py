@@ -88,7 +88,7 @@ class Actions:
         finally:
             store.close()
         for item in found:
-            say("%s %s of %s: %s. %s", item.kind, item.name, item.owner or "nobody", item.result, _rest(item))
+            say("%s %s of %s: %s. %s", item.kind, item.name, item.owner or "no owner", item.result, _rest(item))
         return _answer(name, found, preview)
 
 

@@ -123,7 +123,7 @@ class ApplicationSpec:
             consumer.close()
 
     def consumer(self, owner: Owner, request: RunRequest, say: logging.Logger | Any = log) -> Consumer:
-        """The consumer of an owner. Whoever asks for it closes it."""
+        """The consumer of an owner. The caller closes it."""
         from shardbatch.run import Consumer
 
         limits = request.limits(self.limits)

@@ -59,8 +59,8 @@ def test_a_preview_names_the_batches_and_what_is_left_of_them(rig: Rig) -> None:
 
     assert {item.name: item.result for item in found} == {both: "would forget", alone: "would forget"}
     assert {item.name: item.effect.rpartition("; ")[2] for item in found} == {
-        both: f"it is told in {root(rig)}",
-        alone: "it is told in no root",
+        both: f"it has markers in {root(rig)}",
+        alone: "it has markers in no root",
     }
     assert everything(rig) == before
 

@@ -41,7 +41,7 @@ def test_the_owner_of_another_deployment_names_no_dag_here() -> None:
     store = filled()
     store.create(frozen_batch("b3", OTHER, BatchState.COMMITTED))
     store.create(frozen_batch("b4", "", BatchState.COMMITTED))
-    for batch_id, named in (("b3", "staging/orders"), ("b4", "nobody")):
+    for batch_id, named in (("b3", "staging/orders"), ("b4", "no owner")):
         with pytest.raises(ConfigurationError, match=f"belongs to {named}.*--dag-id"):
             planned(store, batch_id)
     assert planned(store, "b3", dag_id="here").conf == {"orders.replay": "b3"}
