@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
+from shardbatch.core.stop import Stop
 from shardbatch.errors import ConfigurationError
 
 #: The types of limits for which a wrong one is likely.
@@ -78,28 +78,23 @@ class ReadLimits:
 
 @dataclass
 class Budget:
-    """What one shard's read has used of its limits so far."""
+    """What one shard's read has used of its limits so far; ``timed_by`` is the limit that ``deadline`` comes from."""
 
     limits: ReadLimits
     tip_ms: int
     deadline: float
     records: int = 0
     bytes: int = 0
-
-    def spent(self, monotonic: float) -> str | None:
-        """The name of the limit that is reached, or ``None``."""
-        if monotonic >= self.deadline:
-            return "duration"
-        if self.limits.records is not None and self.records >= self.limits.records:
-            return "records"
-        if self.limits.bytes is not None and self.bytes >= self.limits.bytes:
-            return "bytes"
-        return None
+    timed_by: Stop = Stop.DURATION
 
     @property
-    def full(self) -> bool:
-        """Whether the records or the bytes are used up."""
-        return self.spent(-math.inf) is not None
+    def full(self) -> Stop | None:
+        """The limit that is used up, of records or of bytes."""
+        if self.limits.records is not None and self.records >= self.limits.records:
+            return Stop.RECORDS
+        if self.limits.bytes is not None and self.bytes >= self.limits.bytes:
+            return Stop.BYTES
+        return None
 
     def at_tip(self, records: int, last_arrival_ms: int | None, millis_behind_latest: int | None) -> bool:
         """Whether a page shows that all is read that the stream held when the run began.

@@ -11,6 +11,7 @@ from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import Slice
+from shardbatch.core.stop import Stop
 from shardbatch.errors import StoreError
 from shardbatch.masking import masked
 from shardbatch.run.consumer import Consumer
@@ -32,6 +33,8 @@ class Held:
         self.children: tuple[Shard, ...] = ()
         #: What cut its read short; the slice so far is landed all the same.
         self.cut: Exception | None = None
+        #: Why its read went no further, once it was read.
+        self.stop: Stop | None = None
 
     @property
     def lost(self) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from shardbatch.core.limits import Budget, ReadLimits
 from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
+from shardbatch.core.stop import Stop
 from shardbatch.errors import ConfigurationError
 
 
@@ -64,12 +65,12 @@ def test_the_tip_is_an_empty_page_without_lag_or_a_record_of_after_the_start(
 
 def test_whichever_limit_comes_first_counts() -> None:
     budget = Budget(ReadLimits(records=10, bytes=100), tip_ms=0, deadline=5.0)
-    assert budget.spent(4.9) is None
-    assert budget.spent(5.0) == "duration"
+    assert budget.full is None
     budget.bytes = 100
-    assert budget.spent(4.9) == "bytes"
+    assert budget.full is Stop.BYTES
     budget.records = 10
-    assert budget.spent(4.9) == "records"
+    assert budget.full is Stop.RECORDS
+    assert Budget(ReadLimits(), tip_ms=0, deadline=5.0, records=10**9, bytes=10**12).full is None
 
 
 @pytest.mark.parametrize(
