@@ -6,7 +6,7 @@ commit, so that it refuses an attempt that nothing would commit; commit stands a
 trigger rule ``none_failed``, so that an empty batch, whose work is skipped, is committed too; all steps name the same
 application; a report task after commit fails a run that left a shard out; and every task that works on the batch
 leaves an end record. ``SparkSubmitBatchOperator`` does that by itself, another operator needs
-``record_end(task, freeze="freeze", **APPLICATION)``.
+``record_end(task, freeze_task="freeze", **APPLICATION)``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ with DAG(
         handed=claim.output["batch_id"],
         claim_id=claim.output["claim_id"],
         skips=["by_day"],
-        commit="commit",
+        commit_task="commit",
         trigger_rule="none_failed",
         **APPLICATION,
     ).as_setup()
@@ -69,7 +69,7 @@ with DAG(
     )
     commit = CommitOperator(
         task_id="commit",
-        freeze="freeze",
+        freeze_task="freeze",
         work=["by_day"],
         claim_task="claim",
         read_task="read",

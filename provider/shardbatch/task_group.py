@@ -25,7 +25,7 @@ from shardbatch.operators.commit import CommitOperator, ReportOperator
 from shardbatch.operators.end_record import is_given, record_ends
 from shardbatch.operators.freeze import FreezeOperator
 from shardbatch.operators.read import LABEL, ReadOperator
-from shardbatch.tasks.application import Application
+from shardbatch.tasks.application import ApplicationSpec
 
 if TYPE_CHECKING:
     from airflow.sdk import XComArg
@@ -125,7 +125,7 @@ class StreamBatch(TaskGroup):
             )
         more = {"group_id": self.group_id, "limits": limits, "claim": claim, "policies": policies, "outputs": output}
         try:
-            self.application = Application.of(app_name, stream, leases, staging, **more)
+            self.spec = ApplicationSpec.of(app_name, stream, leases, staging, **more)
         except ConfigurationError as error:
             raise self._wrong(str(error), "") from error
         self._task_args = self._checked(task_args or {})
@@ -137,22 +137,22 @@ class StreamBatch(TaskGroup):
     @property
     def app_name(self) -> str:
         """The application's name."""
-        return self.application.app_name
+        return self.spec.app_name
 
     @property
     def stream(self) -> KinesisStream:
         """What is read."""
-        return self.application.stream
+        return self.spec.stream
 
     @property
     def leases(self) -> Leases:
         """Where leases are kept."""
-        return self.application.leases
+        return self.spec.leases
 
     @property
     def staging(self) -> Staging:
         """Where slices and manifests stand."""
-        return self.application.staging
+        return self.spec.staging
 
     @property
     def batch_id(self) -> XComArg:
@@ -212,24 +212,25 @@ class StreamBatch(TaskGroup):
         claim = ClaimOperator(**step("claim"))
         self._ours["claim"] = claim
         read = ReadOperator.partial(**step("read")).expand(entry=claim.output)
-        self._require(time_fault(read.execution_timeout, self.dag.dagrun_timeout, self.application.limits))
+        self._require(time_fault(read.execution_timeout, self.dag.dagrun_timeout, self.spec.limits))
         self._ours["read"] = read
+        claimed: Any = claim.output
         freeze = FreezeOperator(
-            handed=claim.output["batch_id"],
-            claim_id=claim.output["claim_id"],
+            handed=claimed["batch_id"],
+            claim_id=claimed["claim_id"],
             **step("freeze", trigger_rule=TriggerRule.NONE_FAILED),
         )
         self._ours["freeze"] = freeze.as_setup()
         read >> freeze
         commit = CommitOperator(
-            freeze=freeze.task_id,
+            freeze_task=freeze.task_id,
             claim_task=claim.task_id,
             read_task=read.task_id,
             **step("commit", trigger_rule=TriggerRule.NONE_FAILED),
         )
         commit.add_outlets([] if "{{" in self.app_name + self.stream.address else [self._asset()])
         self._ours["commit"] = commit
-        freeze.commit = commit.task_id
+        freeze.commit_task = commit.task_id
         self._ours["report"] = self._make_report(commit)
 
     def _make_report(self, commit: CommitOperator) -> Any:
@@ -250,19 +251,19 @@ class StreamBatch(TaskGroup):
         return committed_batches(self.app_name, self.stream.stream_name)
 
     def _step_arguments(self, name: str, trigger_rule: TriggerRule = TriggerRule.ALL_SUCCESS) -> dict[str, Any]:
-        app = self.application
+        spec = self.spec
         return {
             **self._own(name),
             "trigger_rule": trigger_rule,
-            "app_name": app.app_name,
-            "stream": app.stream,
-            "leases": app.leases,
-            "staging": app.staging,
-            "group_id": app.group_id,
-            "limits": app.limits,
-            "claim": app.claim,
-            "policies": app.policies,
-            "output": app.outputs,
+            "app_name": spec.app_name,
+            "stream": spec.stream,
+            "leases": spec.leases,
+            "staging": spec.staging,
+            "group_id": spec.group_id,
+            "limits": spec.limits,
+            "claim": spec.claim,
+            "policies": spec.policies,
+            "output": spec.outputs,
         }
 
     def _own(self, name: str) -> dict[str, Any]:
@@ -307,7 +308,7 @@ class StreamBatch(TaskGroup):
         return super().add(task)
 
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        super().__exit__(kind, value, traceback)
+        super().__exit__(kind, value, traceback)  # type: ignore[no-untyped-call]
         if kind is None:
             self._wire()
 
@@ -344,11 +345,11 @@ class StreamBatch(TaskGroup):
         ending = [task for task in work if task.task_id not in commit.idle]
         alone = given or [task.task_id for task in ending]  # whoever looks the batch up in its own code is not seen
         for task in ending:
-            record_ends(task, self.application, freeze.task_id, only=alone == [task.task_id])
+            record_ends(task, self.spec, freeze.task_id, only=alone == [task.task_id])
         freeze.skips = sorted(inside)
         claim = self._ours["claim"]
         claim.skips = sorted({*inside, *ours} - {claim.task_id})
-        claim.freeze = freeze.task_id
+        claim.freeze_task = freeze.task_id
 
     def _require_landing_only(self, inside: Mapping[str, Any]) -> None:
         """See that a block without work is meant: its files and manifest are what is wanted."""
@@ -357,7 +358,7 @@ class StreamBatch(TaskGroup):
                 f"it has no work inside, only {sorted(inside)[0]!r}.",
                 "Create the tasks that use the batch within the with block.",
             )
-        if self.application.policies.sink is not Sink.OWN:
+        if self.spec.policies.sink is not Sink.OWN:
             raise self._wrong(
                 "it has no work inside.",
                 "Create the tasks that use the batch within the with block; or, if the landed files are all that is "

@@ -55,7 +55,7 @@ def _run(world: World, process: Process, consumer: Consumer, owner: Owner, froze
     application = _earlier(world, process, batch_id, attempt, kind)
     if application is None:
         batch = consumer.batch(batch_id)
-        recorded, found = (0, ()) if batch is None else batch.applications
+        recorded, found = (0, ()) if batch is None else batch.spark_applications
         found = tuple(item for item in found if item.work == mine)
         if found and recorded <= attempt and process.pause("cancel").word != "unreachable":
             for item in found:
@@ -122,7 +122,7 @@ def left_over(world: World, process: Process, batch: Batch) -> bool:
     """What freeze does about the latest attempt: end what is recorded of it; whether all of it is known to be over."""
     if not world.reachable or process.pause("cancel").word == "unreachable":
         return False
-    attempt, recorded = batch.applications
+    attempt, recorded = batch.spark_applications
     over = [_ended(world, item.name) for item in recorded]
     if attempt != batch.attempt or not over or not all(over):
         return False

@@ -201,5 +201,9 @@ def _batch_write(seen: Row, new: Row) -> str:
         return "adopted"
     if seen.event_ms != new.event_ms:
         return "sent"
-    _, named = new.application
-    return "beaten" if named is None or seen.application == new.application else f"named-{named.partition(':')[0]}"
+    _, named = new.spark_application
+    return (
+        "beaten"
+        if named is None or seen.spark_application == new.spark_application
+        else f"named-{named.partition(':')[0]}"
+    )

@@ -175,7 +175,7 @@ def test_a_driver_outlives_its_tries_until_the_next_run_ends_it_and_a_zombie_cha
     # The try is killed when spark-submit has the driver's id, seconds before the stock operator saves it.  # R90
     first = scene.start_try("run1", frozen)
     one = new_driver(cluster, set())
-    wait_until(lambda: scene.row().application == (1, f"standalone:{one}"), 30, "the driver to stand on the row")
+    wait_until(lambda: scene.row().spark_application == (1, f"standalone:{one}"), 30, "the driver to stand on the row")
     scene.kill(first)
     assert State(scene.folder / "state").get(f"spark_job_id.{frozen.batch_id}.1") is None
     start = scene.wait_for_start(1)
@@ -185,7 +185,7 @@ def test_a_driver_outlives_its_tries_until_the_next_run_ends_it_and_a_zombie_cha
     # The retry goes on with the application of the try before.  # R89
     retry = scene.start_try("run1", frozen)
     wait_until(lambda: "Reconnecting to existing job" in scene.log(2).read_text(), 60, "the retry to reconnect")
-    assert scene.row().application == (1, f"standalone:{one}")
+    assert scene.row().spark_application == (1, f"standalone:{one}")
     scene.kill(retry)
     assert list(cluster.drivers()) == [one]
 
@@ -202,7 +202,7 @@ def test_a_driver_outlives_its_tries_until_the_next_run_ends_it_and_a_zombie_cha
     two = new_driver(cluster, {one})
     scene.kill(blind)
     lost = scene.wait_for_start(2)
-    assert scene.row().application[1] != f"standalone:{two}"
+    assert scene.row().spark_application[1] != f"standalone:{two}"
     scene.start_try("run2", following)
     winner = scene.wait_for_start(3)
     scene.let_go(winner)

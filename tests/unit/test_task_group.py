@@ -159,7 +159,7 @@ def test_an_arrow_from_an_outer_group_starts_at_commit() -> None:
         with TaskGroup("outer") as outer, group() as batch:
             EmptyOperator(task_id="work")
         outer >> EmptyOperator(task_id="after")
-    assert batch.application.group_id == "outer.orders"
+    assert batch.spec.group_id == "outer.orders"
     assert made.get_task("after").upstream_task_ids == {"outer.orders.commit"}
 
 

@@ -215,7 +215,7 @@ def import_kcl(args: Arguments) -> None:
             start=start,
             watched=timedelta(seconds=args.watch),
             dry_run=not args.yes,
-            say=lambda line: sys.stderr.write(line + "\n"),
+            say=lambda line: print(line, file=sys.stderr),
         )
     _tell(args, found)
 

@@ -41,7 +41,7 @@ def obstacle(action: Action, lease: Lease) -> str:
     return "{} {}; if that is over, {} it first, or use force".format(what, owner, "drop" if batch else "release")
 
 
-class Hold:
+class LineageHold:
     """What one reset has taken. It is nobody else's until it is freed, given back, or taken by another reset."""
 
     def __init__(self, action: Action) -> None:

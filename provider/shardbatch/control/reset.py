@@ -13,7 +13,7 @@ from datetime import datetime
 
 from shardbatch.control.action import Action, Done
 from shardbatch.control.drop import effect as drop_effect
-from shardbatch.control.lineage_hold import UNDECIDED, Hold, obstacle
+from shardbatch.control.lineage_hold import UNDECIDED, LineageHold, obstacle
 from shardbatch.control.restart import restart
 from shardbatch.core import lease as leases
 from shardbatch.core.expiry import looked, unread_since
@@ -166,7 +166,7 @@ def target(row: Lease, roots: set[str], to: Position) -> Position:
 
 
 def _move(action: Action, roots: set[str], to: Position, shown: Sequence[tuple[int, int]]) -> tuple[Done, ...]:
-    hold = Hold(action)
+    hold = LineageHold(action)
     left = hold.take(lambda rows: descendants(rows, roots))
     if left is not None:
         return (*hold.dropped, left)
@@ -262,7 +262,7 @@ def _span(gap: Gap) -> str:
     return " that arrived{}".format("".join(parts)) if parts else ""
 
 
-def _unread_since(action: Action, row: Lease, hold: Hold) -> int:
+def _unread_since(action: Action, row: Lease, hold: LineageHold) -> int:
     """Since when unread records of a lease came, as of its last read: if they have expired, the next read shows it.
     What was only landed is read anew. If nobody knows, what expires from now on shows, as of a new row."""
     now_ms = action.now_ms()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from shardbatch.control.action import Action, Done
 from shardbatch.control.drop import effect as drop_effect
-from shardbatch.control.lineage_hold import UNDECIDED, Hold, obstacle
+from shardbatch.control.lineage_hold import UNDECIDED, LineageHold, obstacle
 from shardbatch.core.application import Application
 from shardbatch.core.lease import Lease
 from shardbatch.core.position import Position
@@ -36,7 +36,7 @@ def restart(action: Action, application: Application, stream_id: str, start: Pos
     if any(item.result == "left" for item in found):
         return tuple(item for item in found if item.result == "left")
     action.record(text)
-    hold = Hold(action)
+    hold = LineageHold(action)
     while action.leases():
         left = hold.take(list)
         if left is not None:

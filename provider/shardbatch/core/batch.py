@@ -124,13 +124,13 @@ class Batch(Row):
         return Key(BATCH, self.namespace, (self.scope, self.batch_id))
 
     @property
-    def application(self) -> tuple[int, str | None]:
+    def spark_application(self) -> tuple[int, str | None]:
         """The last recorded application: its attempt, and its id at its cluster; 0 and ``None`` before there is one."""
-        attempt, found = self.applications
+        attempt, found = self.spark_applications
         return attempt, found[0].name if found else None
 
     @property
-    def applications(self) -> tuple[int, tuple[Recorded, ...]]:
+    def spark_applications(self) -> tuple[int, tuple[Recorded, ...]]:
         """The attempt whose applications are recorded, and these; 0 and none before there is one."""
         attempt, _, refs = (self.attempt_ref or "0:").partition(":")
         pairs = (ref.partition(" ") for ref in refs.split(_AND) if ref)
@@ -203,7 +203,7 @@ def heartbeat(batch: Batch, now_ms: int, application: str | None, work: str = ""
     _require(batch.state in (BatchState.FROZEN, BatchState.COMMITTED), batch, "nobody works on it")
     ref = batch.attempt_ref
     if application is not None:
-        of_attempt, known = batch.applications
+        of_attempt, known = batch.spark_applications
         others = [item for item in known if item.work != work] if of_attempt == batch.attempt else []
         named = [Recorded(application, work), *others][:MOST_APPLICATIONS]
         ref = "{}:{}".format(batch.attempt, _AND.join("{} {}".format(item.name, item.work).strip() for item in named))

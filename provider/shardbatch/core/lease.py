@@ -114,7 +114,7 @@ def add(
     )
 
 
-def take_over(
+def add_imported(
     namespace: Namespace, shard: Shard, place: Position, count: int, now_ms: int, note: str, *, unseen: bool = False
 ) -> Lease:
     """L1 for a shard that another library has read up to a place; nothing before it is read again.

@@ -129,7 +129,11 @@ class Source(Protocol):
     """A sharded stream. Errors are :class:`SourceError`."""
 
     name: str
-    capabilities: Capabilities
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the source can do."""
+        ...
 
     def identity(self) -> str:
         """What tells this stream from another one of the same name (Kinesis: ARN and creation time)."""

@@ -68,7 +68,7 @@ class Begun:
 
     Tokens of later tries are greater. ``incarnation`` is one for each driver process and sorts by its birth;
     ``driver_attempt`` numbers the processes that a cluster started one after another for one submission, 0 where it is
-    not known. ``application`` is Spark's own id of it. Start ids sort by the time of their beginning.
+    not known. ``spark_application`` is Spark's own id of it. Start ids sort by the time of their beginning.
     """
 
     start_id: str
@@ -77,7 +77,7 @@ class Begun:
     token: str = ""
     incarnation: str = ""
     driver_attempt: int = 0
-    application: str = ""
+    spark_application: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -88,7 +88,7 @@ class Begun:
             "token": self.token,
             "incarnation": self.incarnation,
             "driver_attempt": self.driver_attempt,
-            "application": self.application,
+            "application": self.spark_application,
         }
 
     @classmethod
@@ -102,7 +102,7 @@ class Begun:
             token=get("token", ""),
             incarnation=get("incarnation", ""),
             driver_attempt=int(get("driver_attempt") or 0),
-            application=get("application", ""),
+            spark_application=get("application", ""),
         )
 
 
@@ -176,7 +176,7 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenStarts:
     """The starts that a decision takes; ``entered``: some work entered a block. ``passed_over`` are works that ran,
     left no end record and do not count; ``ended`` whether any work left one."""
 
@@ -206,7 +206,7 @@ def resolve(
         return ()
     newest = max(own, key=lambda start: (start.token, start.incarnation))
     # Numbers of a cluster compare within one of its applications only: a try may have submitted another since.
-    same = [s for s in own if (s.token, s.application) == (newest.token, newest.application)]
+    same = [s for s in own if (s.token, s.spark_application) == (newest.token, newest.spark_application)]
     last = max(same, key=lambda start: (start.driver_attempt, start.incarnation))
     mine = sorted(
         (start for start in own if (start.token, start.incarnation) == (last.token, last.incarnation)),
@@ -222,7 +222,7 @@ def resolve(
     return tuple(done[start.start_id] for start in mine)
 
 
-def choose(works: Sequence[Work], left: Mapping[str, Left], attempt: int, *, own_sink: bool = False) -> Choice:
+def choose(works: Sequence[Work], left: Mapping[str, Left], attempt: int, *, own_sink: bool = False) -> ChosenStarts:
     """The starts that a commit bound to ``attempt`` takes, from the works that ended well.
 
     Of a work counts the highest attempt in which it left anything, and there the last try that left an end record.
@@ -247,7 +247,7 @@ def choose(works: Sequence[Work], left: Mapping[str, Left], attempt: int, *, own
             passed_over += [work.name] if work.runs else []
         else:
             raise _by_hand(work)
-    return Choice(tuple(starts), entered, ended, tuple(passed_over))
+    return ChosenStarts(tuple(starts), entered, ended, tuple(passed_over))
 
 
 def _later(work: Work, highest: int, attempt: int) -> NothingFinished:

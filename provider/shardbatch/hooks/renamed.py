@@ -6,26 +6,30 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from shardbatch.errors import ConfigurationError
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Callable[..., Any])
 
 
-def renamed(**names: str) -> Callable[[type[T]], type[T]]:
-    """A class that takes arguments by their old names too, each given as ``old="new"``."""
+def renamed(**names: str) -> Callable[[T], T]:
+    """A class or function that takes arguments by their old names too, each given as ``old="new"``."""
 
-    def decorate(cls: type[T]) -> type[T]:
-        constructor: Callable[..., None] = cls.__init__
+    def decorate(made: T) -> T:
+        call: Any = made.__init__ if isinstance(made, type) else made  # type: ignore[misc]
 
-        @wraps(constructor)
-        def take_old_names(self: Any, *args: Any, **kwargs: Any) -> None:
-            constructor(self, *args, **by_new_names(kwargs, names, cls.__name__))
+        @wraps(call)
+        def take_old_names(*args: Any, **kwargs: Any) -> Any:
+            return call(*args, **by_new_names(kwargs, names, made.__name__))
 
+        # Airflow finishes an operator when the innermost of its class's constructors ends, which it finds by this.
+        vars(take_old_names)["__wrapped__"] = getattr(call, "__wrapped__", call)
         vars(take_old_names)["old_names"] = names
-        cls.__init__ = take_old_names  # type: ignore[method-assign]
-        return cls
+        if not isinstance(made, type):
+            return cast("T", take_old_names)
+        made.__init__ = take_old_names  # type: ignore[misc]
+        return made
 
     return decorate
 

@@ -132,7 +132,7 @@ def of_stream(found: Iterable[KclLease], identity: str) -> list[KclLease]:
     return list(chosen.values())
 
 
-def take_over(found: Sequence[KclLease], listing: Sequence[Shard], start: Position | None) -> list[Taken]:
+def plan_import(found: Sequence[KclLease], listing: Sequence[Shard], start: Position | None) -> list[Taken]:
     """What becomes of every shard that KCL has a lease of, or that is listed; children before their parents.
 
     A listed shard without a lease is read from its oldest record on, with one exception: if KCL has leases of its

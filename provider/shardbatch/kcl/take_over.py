@@ -20,7 +20,7 @@ from shardbatch.core.ports import SYSTEM_CLOCK, Clock, LeaseStore, Say, Source
 from shardbatch.core.position import TRIM_HORIZON, Position
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError, LeaseLost, WorkersAlive
-from shardbatch.kcl.lease import KclLease, KclLeases, Taken, of_stream, take_over
+from shardbatch.kcl.lease import KclLease, KclLeases, Taken, of_stream, plan_import
 from shardbatch.run.consumer import first_count
 from shardbatch.run.enrol import check
 
@@ -67,7 +67,7 @@ def import_kcl(
     _require_choice(start, watched)
     identity = source.identity()
     seen = of_stream(kcl.leases(), identity)
-    plan = take_over(seen, source.list_shards(), start)
+    plan = plan_import(seen, source.list_shards(), start)
     if not dry_run:
         store.prepare()
     application = None if dry_run and store.pending() else action.application()
@@ -188,7 +188,7 @@ def _begin(action: Action, identity: str, note: str) -> Application:
 
 def _bring(action: Action, taken: Taken, row: Lease | None, note: str) -> Done:
     """Make one lease; one that an earlier import left, before KCL moved on, is made anew."""
-    fresh = leases.take_over(
+    fresh = leases.add_imported(
         action.namespace, taken.shard, taken.position, first_count(), action.now_ms(), note, unseen=taken.unseen
     )
     for _ in range(TRIES):

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
+from shardbatch.hooks.renamed import renamed
 from shardbatch.operators.come_back import ComesBack
 from shardbatch.tasks.liveness import TASK_FINAL, instances, task_states
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 IDLE = ("nothing", "held")
 
 
+@renamed(freeze="freeze_task")
 class ClaimOperator(ComesBack):
     """Claims shards, or finds the batch that this run has to finish first.
 
@@ -33,14 +35,14 @@ class ClaimOperator(ComesBack):
     it skips the tasks of ``skips``.
 
     :param skips: ids of the tasks to skip when there is nothing to do.
-    :param freeze: id of the freeze task: with it, a claim that a person clears alone takes nothing if the batch that
-        its run froze went to another run, since nothing would follow it.
+    :param freeze_task: id of the freeze task: with it, a claim that a person clears alone takes nothing if the batch
+        that its run froze went to another run, since nothing would follow it.
     """
 
-    def __init__(self, *, skips: Sequence[str] = (), freeze: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, skips: Sequence[str] = (), freeze_task: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.skips = list(skips)
-        self.freeze = freeze
+        self.freeze_task = freeze_task
 
     def step(self, context: Context, looks: Looks | None) -> list[dict[str, str]]:
         """Claim; the read tasks to start."""
@@ -62,7 +64,10 @@ class ClaimOperator(ComesBack):
 
     def _frozen_before(self, ti: Any) -> str | None:
         """The batch that this run has frozen, if freeze will not run after this claim."""
-        batch_id = ti.xcom_pull(task_ids=self.freeze, key="batch_id") if self.freeze else None
-        if not batch_id or task_states(ti.dag_id, ti.run_id, [self.freeze]).get(self.freeze) not in TASK_FINAL:
+        freeze = self.freeze_task
+        if not freeze:
+            return None
+        batch_id = ti.xcom_pull(task_ids=freeze, key="batch_id")
+        if not batch_id or task_states(ti.dag_id, ti.run_id, [freeze]).get(freeze) not in TASK_FINAL:
             return None
         return str(batch_id)

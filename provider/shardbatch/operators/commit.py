@@ -13,6 +13,7 @@ from shardbatch.core.owner import Mode
 from shardbatch.core.shortlist import shortlist
 from shardbatch.core.start import Work
 from shardbatch.errors import GapFound, ShardbatchError, ShardsFailed, WorkFailed
+from shardbatch.hooks.renamed import renamed
 from shardbatch.operators.end_record import works_of
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.step import Step
@@ -33,6 +34,7 @@ LONGEST_PROBLEM = 1500
 PROBLEMS: dict[str, type[ShardbatchError]] = {"shards": ShardsFailed, "gap": GapFound}
 
 
+@renamed(freeze="freeze_task")
 class CommitOperator(Step):
     """Commits the batch that freeze opened, if the work of the block is done.
 
@@ -41,7 +43,7 @@ class CommitOperator(Step):
     that do not undo the commit but must fail the run (for :class:`ReportOperator`); the outcome is the XCom
     ``committed``.
 
-    :param freeze: id of the freeze task whose batch is committed.
+    :param freeze_task: id of the freeze task whose batch is committed.
     :param work: ids of the work tasks: what those of them wrote that ended as a success is committed, and nothing else.
         Default: none, which fits a sink of the author's own.
     :param claim_task: id of the claim task; with it and ``read_task``, shards that could not be read are reported;
@@ -56,7 +58,7 @@ class CommitOperator(Step):
     def __init__(
         self,
         *,
-        freeze: str,
+        freeze_task: str,
         work: Sequence[str] = (),
         claim_task: str | None = None,
         read_task: str | None = None,
@@ -65,7 +67,7 @@ class CommitOperator(Step):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.freeze = freeze
+        self.freeze_task = freeze_task
         self.work = list(work)
         self.claim_task = claim_task
         self.read_task = read_task
@@ -76,12 +78,12 @@ class CommitOperator(Step):
         """Commit; the problems that are left."""
         ti = context["ti"]
         batch_id, attempt, records = (
-            ti.xcom_pull(task_ids=self.freeze, key=key) for key in ("batch_id", "attempt", "record_count")
+            ti.xcom_pull(task_ids=self.freeze_task, key=key) for key in ("batch_id", "attempt", "record_count")
         )
         with self.open(context) as steps:
             if records is None:
                 raise WorkFailed(
-                    f"Task {self.freeze} left no outputs, so it is not known what there is to commit.",
+                    f"Task {self.freeze_task} left no outputs, so it is not known what there is to commit.",
                     remedy="Clear that task (it may have been marked success by hand); what was landed waits for it.",
                 )
             works = self._require_work(ti, batch_id, records)
@@ -149,7 +151,7 @@ class CommitOperator(Step):
             problems.append(
                 {"kind": "shards", "text": f"{failed} shards could not be read: {named}."[:LONGEST_PROBLEM]}
             )
-        waiting = ti.xcom_pull(task_ids=self.freeze, key="waiting") or {"count": 0, "shards": []}
+        waiting = ti.xcom_pull(task_ids=self.freeze_task, key="waiting") or {"count": 0, "shards": []}
         if waiting["count"]:
             named = ", ".join(waiting["shards"])
             text = f"Records of {waiting['count']} shards expired unread; what is left of them waits: {named}."

@@ -16,11 +16,12 @@ from airflow.sdk import XComArg
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from shardbatch.hooks.leases import Leases
+from shardbatch.hooks.renamed import renamed
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import renderer
-from shardbatch.tasks.application import Application
+from shardbatch.tasks.application import ApplicationSpec
 
 log = logging.getLogger("shardbatch")
 
@@ -73,32 +74,33 @@ def works_of(states: Mapping[str, str | None], task_ids: set[str]) -> dict[str, 
     return found
 
 
-def is_given(task: Any, freeze: str) -> bool:
+def is_given(task: Any, freeze_task: str) -> bool:
     """Whether a task is seen to be given the batch: one of its fields has the place of the manifest, without which
     nobody can open it. A branch on the number of records has it not."""
     if not task.is_mapped:
-        return _has_manifest([getattr(task, name, None) for name in task.template_fields], freeze)
-    return _has_manifest([task.partial_kwargs, task._get_specified_expand_input().value], freeze)
+        return _has_manifest([getattr(task, name, None) for name in task.template_fields], freeze_task)
+    return _has_manifest([task.partial_kwargs, task._get_specified_expand_input().value], freeze_task)
 
 
-def _has_manifest(value: Any, freeze: str) -> bool:
+def _has_manifest(value: Any, freeze_task: str) -> bool:
     if isinstance(value, str):
-        return _MANIFEST in value and (f"'{freeze}'" in value or f'"{freeze}"' in value)
+        return _MANIFEST in value and (f"'{freeze_task}'" in value or f'"{freeze_task}"' in value)
     if isinstance(value, XComArg):
-        return any(task.task_id == freeze and key == _MANIFEST for task, key in value.iter_references())
+        return any(task.task_id == freeze_task and key == _MANIFEST for task, key in value.iter_references())
     if isinstance(value, Mapping):
-        return any(_has_manifest(item, freeze) for item in value.values())
+        return any(_has_manifest(item, freeze_task) for item in value.values())
     # What describes a pod: operators make such objects of the environment that they are given.
     fields = getattr(value, "openapi_types", None)
     if isinstance(fields, Mapping):
-        return any(_has_manifest(getattr(value, name, None), freeze) for name in fields)
-    return isinstance(value, (list, tuple, set)) and any(_has_manifest(item, freeze) for item in value)
+        return any(_has_manifest(getattr(value, name, None), freeze_task) for name in fields)
+    return isinstance(value, (list, tuple, set)) and any(_has_manifest(item, freeze_task) for item in value)
 
 
+@renamed(freeze="freeze_task")
 def record_end(
     task: Any,
     *,
-    freeze: str,
+    freeze_task: str,
     app_name: str,
     stream: KinesisStream,
     leases: Leases | None = None,
@@ -112,18 +114,18 @@ def record_end(
     task: it may be tried again, and nothing is lost.
 
     :param task: the operator, mapped or not; of a ``@task`` call its ``.operator``.
-    :param freeze: id of the freeze task whose batch it works on; the other arguments are those of the steps.
+    :param freeze_task: id of the freeze task whose batch it works on; the other arguments are those of the steps.
     :param only: whether no other task works on the batch, so that an application need not say for which it does;
         default yes.
     """
-    record_ends(task, Application.of(app_name, stream, leases, staging, group_id=group_id), freeze, only=only)
+    record_ends(task, ApplicationSpec.of(app_name, stream, leases, staging, group_id=group_id), freeze_task, only=only)
 
 
-def record_ends(task: Any, application: Application, freeze: str, *, only: bool) -> None:
+def record_ends(task: Any, spec: ApplicationSpec, freeze_task: str, *, only: bool) -> None:
     """As :func:`record_end`, for a group's application."""
     if getattr(task, "leaves_end_record", False):
         return  # an operator that is wired by hand and stands in a group all the same
-    ending = _Ending(application, freeze, only)
+    ending = _Ending(spec, freeze_task, only)
     if task.is_mapped:
         given = task.partial_kwargs
         given["pre_execute"] = _after(given.get("pre_execute"), ending.begin)
@@ -140,20 +142,20 @@ class _Ending:
     """What one task needs for its record. The batch is looked up when a try begins: its end may come when the XComs are
     those of a later attempt already."""
 
-    def __init__(self, application: Application, freeze: str, only: bool) -> None:
-        self._application = application
-        self._freeze = freeze
+    def __init__(self, spec: ApplicationSpec, freeze_task: str, only: bool) -> None:
+        self._spec = spec
+        self._freeze_task = freeze_task
         self._only = only
         self._bound: dict[str, Bound | None] = {}
 
     def begin(self, context: Any, *_: Any) -> None:
-        if not self._freeze:
+        if not self._freeze_task:
             return  # the operator knows its batch itself
         ti, memory = context["ti"], context.get("task_state_store")
         # A try that was deferred begins again in another process; freeze may have opened the next attempt meanwhile.
         note = memory.get(BOUND) if memory is not None else None
         if not isinstance(note, dict) or note.get("id") != str(ti.id):
-            batch_id, attempt = (ti.xcom_pull(task_ids=self._freeze, key=key) for key in ("batch_id", "attempt"))
+            batch_id, attempt = (ti.xcom_pull(task_ids=self._freeze_task, key=key) for key in ("batch_id", "attempt"))
             note = {"id": str(ti.id), "batch_id": batch_id, "attempt": attempt}
             if memory is not None and batch_id:
                 memory.set(BOUND, note)
@@ -177,11 +179,11 @@ class _Ending:
         bound = task.bound() if isinstance(task, Binds) else self._bound.get(str(ti.id))
         if bound is None or bound.did_nothing:
             return
-        application = self._application.rendered(renderer(task, context))
+        spec = self._spec.rendered(renderer(task, context))
         work = work_of(ti.task_id, getattr(ti, "map_index", -1))
         with final_errors():
             left = leave_end_record(
-                application,
+                spec,
                 batch_id=bound.batch_id,
                 attempt=bound.attempt,
                 work=work,

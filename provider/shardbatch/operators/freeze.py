@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from shardbatch.core import handover
 from shardbatch.errors import ReplayRefused
+from shardbatch.hooks.renamed import renamed
 from shardbatch.operators.come_back import ComesBack
 from shardbatch.operators.rendering import as_text
 from shardbatch.submit.leftovers import LeftOvers, working_in
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 NAMED_SHARDS = 20
 
 
+@renamed(commit="commit_task")
 class FreezeOperator(ComesBack):
     """Freezes what the read tasks landed, or opens the next attempt of the batch that this run has already.
 
@@ -38,8 +40,8 @@ class FreezeOperator(ComesBack):
     :param claim_id: claim's output of this name, templated: with it, a batch that went to another run since is an error
         and not an empty batch.
     :param skips: ids of the tasks to skip when the batch has no records, default: those directly after this one.
-    :param commit: id of the commit task: with it, a batch that is committed is opened for a replay only if that task is
-        to run again too, since nothing would show what the work writes.
+    :param commit_task: id of the commit task: with it, a batch that is committed is opened for a replay only if that
+        task is to run again too, since nothing would show what the work writes.
     """
 
     template_fields: Sequence[str] = (*ComesBack.template_fields, "handed", "claim_id")
@@ -50,14 +52,14 @@ class FreezeOperator(ComesBack):
         handed: Any = None,
         claim_id: Any = None,
         skips: Sequence[str] | None = None,
-        commit: str | None = None,
+        commit_task: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.handed = handed
         self.claim_id = claim_id
         self.skips = skips
-        self.commit = commit
+        self.commit_task = commit_task
 
     @property
     def args(self) -> list[str]:
@@ -111,11 +113,12 @@ class FreezeOperator(ComesBack):
 
         :raises ReplayRefused: if it has ended and was not cleared.
         """
-        state = task_states(ti.dag_id, ti.run_id, [self.commit]).get(self.commit) if self.commit else None
+        commit = self.commit_task
+        state = task_states(ti.dag_id, ti.run_id, [commit]).get(commit) if commit else None
         if state in TASK_FINAL:
             raise ReplayRefused(
-                f"Batch {batch.batch_id} is committed, and the task {self.commit} is {state} and was not cleared: what "
-                "the work writes now would never be seen.",
+                f"Batch {batch.batch_id} is committed, and the task {commit} is {state} and was not cleared: "
+                "what the work writes now would never be seen.",
                 remedy="Clear the work with its downstream tasks ('Downstream' in the form, include_downstream in the "
                 "REST API), or clear the group.",
             )

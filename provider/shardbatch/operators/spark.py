@@ -20,7 +20,7 @@ from shardbatch.submit import applications, processes
 from shardbatch.submit.attempt import Attempt, Heartbeat
 from shardbatch.submit.end import Worked, job_failed
 from shardbatch.submit.output import Output, listen
-from shardbatch.tasks.application import Application
+from shardbatch.tasks.application import ApplicationSpec
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -103,14 +103,16 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         self.heartbeat = heartbeat
         self._require(app_name=app_name or batch, stream=stream or batch)
         try:
-            self.batch_of = (
-                batch.application
+            self.spec = (
+                batch.spec
                 if batch is not None
-                else Application.of(app_name or "", cast("KinesisStream", stream), leases, staging, group_id=group_id)
+                else ApplicationSpec.of(
+                    app_name or "", cast("KinesisStream", stream), leases, staging, group_id=group_id
+                )
             )
         except ConfigurationError as error:
             raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
-        grace = self.batch_of.claim.attempt_grace
+        grace = self.spec.claim.attempt_grace
         if batch is not None and heartbeat >= grace:
             raise ConfigurationError(
                 f"{place(self)}: a heartbeat every {heartbeat} shows no life within attempt_grace, which is {grace}.",
@@ -125,7 +127,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         self._records: int | None = None
         self._asked_to_end = False
         if batch is None:
-            record_ends(self, self.batch_of, "", only=True)
+            record_ends(self, self.spec, "", only=True)
 
     def bound(self) -> Bound | None:
         """What this try works for, and the token that its application was told (for the end record)."""
@@ -165,8 +167,8 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         self._order = order
         self._bind_reconnection(order)
         applications.require_programs(self._get_hook())
-        consumer = self.batch_of.rendered(renderer(self, context))
-        attempt = Attempt.of(consumer, context, order.batch_id, order.attempt, order.work)
+        spec = self.spec.rendered(renderer(self, context))
+        attempt = Attempt.of(spec, context, order.batch_id, order.attempt, order.work)
         try:
             if not attempt.my_turn():
                 self.log.info("Attempt %s of batch %s is committed already.", attempt.attempt, attempt.batch_id)

@@ -15,7 +15,7 @@ from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
-from shardbatch.tasks.application import Application
+from shardbatch.tasks.application import ApplicationSpec
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -69,13 +69,13 @@ class Step(RendersOnce):
         self.policies = policies
         self.outputs_are = output
         try:
-            self.application()
+            self.spec()
         except ConfigurationError as error:
             raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
 
-    def application(self) -> Application:
-        """The application, of which Airflow renders the templates before the task executes."""
-        return Application.of(
+    def spec(self) -> ApplicationSpec:
+        """The application as its author wrote it, of which Airflow renders the templates before the task executes."""
+        return ApplicationSpec.of(
             self.app_name,
             self.stream,
             self.leases,
@@ -91,7 +91,7 @@ class Step(RendersOnce):
     def open(self, context: Context) -> Iterator[Steps]:
         """The steps of the run at hand; errors that a retry cannot mend end the task for good."""
         with final_errors():
-            application = self.application()
-            application.require_name()
-            with application.open(context, self.log) as opened:
+            spec = self.spec()
+            spec.require_name()
+            with spec.open(context, self.log) as opened:
                 yield opened

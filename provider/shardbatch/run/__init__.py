@@ -4,7 +4,7 @@
 from shardbatch.run.attempt import Ended, Turn, beat, begin, end, nothing_ended
 from shardbatch.run.claim import Claim, Outcome, claim
 from shardbatch.run.commit import Committed, commit, send_event
-from shardbatch.run.consumer import Consumer
+from shardbatch.run.consumer import Consumer, Rows
 from shardbatch.run.end_reading import end_reading
 from shardbatch.run.freeze import Frozen, freeze
 from shardbatch.run.land import Landed, land
@@ -17,6 +17,7 @@ __all__ = [
     "Frozen",
     "Landed",
     "Outcome",
+    "Rows",
     "Turn",
     "beat",
     "begin",

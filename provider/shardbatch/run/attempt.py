@@ -12,7 +12,7 @@ from shardbatch.core.batch import DROPPED, Batch, BatchState
 from shardbatch.core.owner import Owner
 from shardbatch.core.rows import BATCH, Row
 from shardbatch.errors import AttemptAlive, BatchParked, LeaseLost, ProtocolError
-from shardbatch.run.consumer import Consumer
+from shardbatch.run.consumer import Consumer, Rows
 from shardbatch.run.signs_of_life import Watched, watch
 
 #: Ends the recorded applications of a batch's latest attempt; true if all that it started is known to have ended.
@@ -31,24 +31,24 @@ class Turn(StrEnum):
     ALREADY_COMMITTED = "already_committed"
 
 
-def expect_batch(consumer: Consumer, batch_id: str) -> Batch:
+def expect_batch(rows: Rows, batch_id: str) -> Batch:
     """The row of a batch that must be there.
 
     :raises LeaseLost: if it is not.
     """
-    batch = consumer.batch(batch_id)
+    batch = rows.batch(batch_id)
     if batch is None:
         raise LeaseLost("Batch {} has no row any more.".format(batch_id))
     return batch
 
 
-def begin(consumer: Consumer, owner: Owner, batch_id: str, attempt: int) -> Turn:
+def begin(rows: Rows, owner: Owner, batch_id: str, attempt: int) -> Turn:
     """Whether the work of this attempt may start.
 
     :raises LeaseLost: if the batch is another owner's, or was discarded.
     :raises BatchParked: if it waits for a person.
     """
-    batch = expect_batch(consumer, batch_id)
+    batch = expect_batch(rows, batch_id)
     live = batch.state in (BatchState.FROZEN, BatchState.COMMITTED)
     if live and batch.owner == str(owner) and attempt > batch.decided:
         return Turn.RUN
@@ -57,9 +57,7 @@ def begin(consumer: Consumer, owner: Owner, batch_id: str, attempt: int) -> Turn
     raise lost(batch)
 
 
-def beat(
-    consumer: Consumer, owner: Owner, batch_id: str, attempt: int, application: str | None, work: str = ""
-) -> None:
+def beat(rows: Rows, owner: Owner, batch_id: str, attempt: int, application: str | None, work: str = "") -> None:
     """Show that the attempt is alive, and keep the id of the application that works for a task.
 
     :raises LeaseLost: if the batch is not this owner's any more, or a newer attempt was opened.
@@ -73,26 +71,26 @@ def beat(
                 "Attempt {} of batch {} is not the latest: {} was opened.".format(attempt, batch_id, batch.attempt),
                 remedy="Nothing is lost: the run that has the batch does its work in the newer attempt.",
             )
-        return batches.heartbeat(batch, consumer.now_ms(), application, work)
+        return batches.heartbeat(batch, rows.now_ms(), application, work)
 
-    write(consumer, batch_id, change)
+    write(rows, batch_id, change)
 
 
-def end(consumer: Consumer, batch_id: str, attempt: int) -> None:
+def end(rows: Rows, batch_id: str, attempt: int) -> None:
     """The work of this attempt has ended, its application with it; the next attempt need not wait."""
 
     def change(batch: Batch) -> Batch:
         return batch if batch.attempt_closed >= attempt else batches.close_attempt(batch, attempt)
 
-    write(consumer, batch_id, change)
+    write(rows, batch_id, change)
 
 
-def write(consumer: Consumer, batch_id: str, change: Callable[[Batch], Batch]) -> Batch:
+def write(rows: Rows, batch_id: str, change: Callable[[Batch], Batch]) -> Batch:
     """Change a batch row by compare-and-set until it holds; the row then."""
     while True:
-        batch = expect_batch(consumer, batch_id)
+        batch = expect_batch(rows, batch_id)
         changed = change(batch)
-        if changed is batch or consumer.store.replace(batch, changed):
+        if changed is batch or rows.store.replace(batch, changed):
             return changed
 
 
@@ -159,7 +157,7 @@ def over(batch: Batch) -> bool:
     A drop opens an attempt, to decide that there is no output (B11), and waits for nobody: behind that the last attempt
     with an application counts, which may live on without a task.
     """
-    recorded = batch.application[0]
+    recorded = batch.spark_application[0]
     if batch.set_aside == DROPPED and batch.decided == batch.attempt:
         return batch.attempt_closed >= recorded
     return batch.attempt_closed >= batch.attempt or recorded != batch.attempt

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.policies import Sink
 from shardbatch.core.shortlist import shortlist
-from shardbatch.core.start import Choice, Left, Start, Work, choose, resolve
+from shardbatch.core.start import ChosenStarts, Left, Start, Work, choose, resolve
 from shardbatch.errors import ConfigurationError, NothingFinished, StartUnfinished
 from shardbatch.run.consumer import Consumer
 from shardbatch.run.intervals import draw_number, require_apart, require_latest, roots_before
@@ -96,7 +96,7 @@ def _look(consumer: Consumer, batch: Batch, starts: Sequence[Start], roots: Iter
         outputs.look(root, folders, str(batch.namespace), shared=batch.shared)
 
 
-def _choose(consumer: Consumer, batch: Batch, attempt: int, works: Sequence[Work]) -> Choice:
+def _choose(consumer: Consumer, batch: Batch, attempt: int, works: Sequence[Work]) -> ChosenStarts:
     own_sink = batch.sink == Sink.OWN.value
     left = consumer.landing.left_by(batch.namespace, batch.batch_id, [work.name for work in works])
     left = {name: _with_late_starts(consumer, batch, name, found) for name, found in left.items()}
@@ -158,7 +158,7 @@ def _nothing_entered(text: str, silent: Sequence[str]) -> NothingFinished:
     )
 
 
-def _note(choice: Choice, *, own_sink: bool) -> str | None:
+def _note(choice: ChosenStarts, *, own_sink: bool) -> str | None:
     if own_sink and choice.passed_over and not choice.ended:
         return "committed_by_hand"
     return "not counted: {}".format(", ".join(choice.passed_over)) if choice.passed_over else None

@@ -31,7 +31,7 @@ from shardbatch.run.attempt import (
 )
 from shardbatch.run.consumer import Consumer, first_count, new_batch_id
 from shardbatch.run.intervals import require_latest
-from shardbatch.run.replay import find_committed, require_files, take_over
+from shardbatch.run.replay import find_committed, open_replay, require_files
 from shardbatch.run.settle import Stamped, read_batches, settle
 from shardbatch.run.staging_place import require_batch_here, require_slices_here
 
@@ -97,7 +97,7 @@ def freeze(
             told = find_committed(consumer.store, consumer.namespace, consumer.replay)
             may_replay(told)
             shards = _require_content(consumer, told)
-            return _opened(consumer, take_over(consumer, owner, told, ended, claim, looks), shards)
+            return _opened(consumer, open_replay(consumer, owner, told, ended, claim, looks), shards)
         if handed is not None:
             return _reopen(consumer, owner, expect_batch(consumer, handed), ended, claim, may_replay)
         held = consumer.leases(lease_owner=me)

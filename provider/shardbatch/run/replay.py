@@ -83,7 +83,7 @@ def require_files(consumer: Consumer, batch: Batch) -> None:
         )
 
 
-def take_over(
+def open_replay(
     consumer: Consumer, owner: Owner, batch: Batch, ended: Ended, claim: str = "", looks: Looks | None = None
 ) -> Batch:
     """B10: open a replay attempt of a committed batch, whose owner is this run from now on.

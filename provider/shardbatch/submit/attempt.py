@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from shardbatch.core.owner import Owner
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import BatchParked, LeaseLost, ProtocolError, ShardbatchError
-from shardbatch.run import Consumer, Turn, beat, begin, end
+from shardbatch.run import Rows, Turn, beat, begin, end
 from shardbatch.submit import processes
-from shardbatch.tasks.application import Application
+from shardbatch.tasks.application import ApplicationSpec
 
 log = logging.getLogger("shardbatch")
 
@@ -36,32 +36,24 @@ class EarlierApplication:
 
 
 class Attempt:
-    """One attempt of a batch of this owner. Needs of the consumer only its store, namespace, scope and clock."""
+    """One attempt of a batch of this owner."""
 
     @classmethod
     def of(
-        cls, application: Application, context: Mapping[str, Any], batch_id: str, attempt: int, work: str = ""
+        cls, spec: ApplicationSpec, context: Mapping[str, Any], batch_id: str, attempt: int, work: str = ""
     ) -> Attempt:
         """An attempt of the run at hand; the stream and the staging area are not opened.
 
         :param work: the task, so that tasks of one block do not take each other's applications for older ones.
         :raises ConfigurationError: if the lease store's connection, or the deployment's id, is missing.
         """
-        owner = application.owner(context)
-        unused = cast("Any", None)
-        consumer = Consumer(
-            namespace=Namespace(application.app_name, application.stream.stream_name),
-            source=unused,
-            store=application.leases.open(),
-            landing=unused,
-            liveness=unused,
-            deployment=owner.deployment,
-            scope=owner.scope,
-        )
-        return cls(consumer, owner, batch_id, attempt, work)
+        owner = spec.owner(context)
+        namespace = Namespace(spec.app_name, spec.stream.stream_name)
+        rows = Rows(namespace=namespace, store=spec.leases.open(), scope=owner.scope)
+        return cls(rows, owner, batch_id, attempt, work)
 
-    def __init__(self, consumer: Consumer, owner: Owner, batch_id: str, attempt: int, work: str = "") -> None:
-        self._consumer = consumer
+    def __init__(self, rows: Rows, owner: Owner, batch_id: str, attempt: int, work: str = "") -> None:
+        self._rows = rows
         self._owner = owner
         self.batch_id = batch_id
         self.attempt = attempt
@@ -73,15 +65,15 @@ class Attempt:
         :raises LeaseLost: if the batch is another owner's.
         :raises BatchParked: if it waits for a person.
         """
-        return begin(self._consumer, self._owner, self.batch_id, self.attempt) is Turn.RUN
+        return begin(self._rows, self._owner, self.batch_id, self.attempt) is Turn.RUN
 
     def earlier_application(self) -> EarlierApplication | None:
         """The application of an older attempt, or of an earlier try of this one, if one was recorded.
 
         Only this task's own: those of the block's other tasks may be running beside it.
         """
-        batch = self._consumer.batch(self.batch_id)
-        recorded, found = (0, ()) if batch is None else batch.applications
+        batch = self._rows.batch(self.batch_id)
+        recorded, found = (0, ()) if batch is None else batch.spark_applications
         own = [item.name for item in found if not self.work or item.work in ("", self.work)]
         if batch is None or not own or recorded > self.attempt:
             return None
@@ -90,7 +82,7 @@ class Attempt:
     def records(self) -> int | None:
         """How many records the batch has; ``None`` if its row cannot be had just now."""
         try:
-            batch = self._consumer.batch(self.batch_id)
+            batch = self._rows.batch(self.batch_id)
         except ShardbatchError:
             return None
         return None if batch is None else batch.records
@@ -101,22 +93,22 @@ class Attempt:
         :raises LeaseLost: if the batch is another owner's, or a newer attempt was opened.
         :raises BatchParked: if it waits for a person.
         """
-        beat(self._consumer, self._owner, self.batch_id, self.attempt, application, self.work)
+        beat(self._rows, self._owner, self.batch_id, self.attempt, application, self.work)
 
     def close(self) -> None:
         """Say that the work has ended, so that the next attempt need not wait. A store that fails costs only that."""
         try:
-            end(self._consumer, self.batch_id, self.attempt)
+            end(self._rows, self.batch_id, self.attempt)
         except ShardbatchError as error:
             log.warning("The attempt could not be closed, the next one waits for its grace: %s", error)
 
     def release_connections(self) -> None:
         """Give back the store's connections."""
-        self._consumer.store.close()
+        self._rows.store.close()
 
     def monotonic(self) -> float:
         """This worker's clock."""
-        return self._consumer.clock.monotonic()
+        return self._rows.clock.monotonic()
 
 
 class Heartbeat:

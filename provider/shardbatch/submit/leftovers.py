@@ -49,7 +49,7 @@ class LeftOvers:
         for work, gone in found:
             did = "Ended" if gone else "Could not end"
             self.say(f"{did} a spark-submit of batch {batch.batch_id} that {work or 'a task'} had left behind.")
-        attempt, recorded = batch.applications
+        attempt, recorded = batch.spark_applications
         over = [left(item.work) and self._ended(batch, item) for item in recorded]
         return attempt == batch.attempt and bool(over) and all(over) and all(gone for _, gone in found)
 

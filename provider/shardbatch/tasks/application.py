@@ -31,7 +31,7 @@ log = logging.getLogger("shardbatch")
 
 
 @dataclass(frozen=True)
-class Application:
+class ApplicationSpec:
     """An application on a stream, as its author wrote it.
 
     :param app_name: an independent consumer of the stream: 1 to 128 printable characters, no slash. May be a template.
@@ -58,7 +58,7 @@ class Application:
     @classmethod
     def of(
         cls, app_name: str, stream: KinesisStream, leases: Leases | None, staging: Staging | None, **more: Any
-    ) -> Application:
+    ) -> ApplicationSpec:
         """With the deployment's lease store and staging folder where none is given, and defaults for ``None``.
 
         :raises ConfigurationError: if there is none either, or for a name that cannot be used.
@@ -78,7 +78,7 @@ class Application:
         """
         namespace_of(self.app_name, self.stream.stream_name)
 
-    def rendered(self, render: Callable[[str], str]) -> Application:
+    def rendered(self, render: Callable[[str], str]) -> ApplicationSpec:
         """With all templates rendered.
 
         :raises ConfigurationError: for a name that rendering left unusable.
@@ -110,7 +110,7 @@ class Application:
         return Owner(deployment_id(self.leases), run.dag_id, run.run_id, self.group_id, mode)
 
     @contextmanager
-    def open(self, context: Mapping[str, Any], say: logging.Logger | None = None) -> Iterator[Steps]:
+    def open(self, context: Mapping[str, Any], say: logging.Logger | Any = None) -> Iterator[Steps]:
         """The steps of the run at hand; connections are given back at the end.
 
         :raises ConfigurationError: if something that was named is missing.

@@ -10,10 +10,10 @@ from shardbatch.landing.layout import output_folder
 
 if TYPE_CHECKING:
     from shardbatch.core.start import Start
-    from shardbatch.tasks.application import Application
+    from shardbatch.tasks.application import ApplicationSpec
 
 
-def leave_end_record(application: Application, **ended: Any) -> str:
+def leave_end_record(spec: ApplicationSpec, **ended: Any) -> str:
     """Leave the end record of a try in the application's staging area; which starts it names and what they wrote.
 
     :param ended: the fields of :class:`shardbatch.run.end_record.Ended`.
@@ -23,8 +23,8 @@ def leave_end_record(application: Application, **ended: Any) -> str:
     """
     from shardbatch.run import end_record
 
-    namespace = Namespace(application.app_name, application.stream.stream_name)
-    record = end_record.leave_end_record(application.staging.open(), namespace, end_record.Ended(**ended))
+    namespace = Namespace(spec.app_name, spec.stream.stream_name)
+    record = end_record.leave_end_record(spec.staging.open(), namespace, end_record.Ended(**ended))
     return "; ".join(_wrote(start, ended["batch_id"]) for start in record.starts) or "it entered no block of open_batch"
 
 

@@ -143,7 +143,7 @@ def test_what_only_this_version_knows_outlives_a_write_of_the_version_before(rig
     beaten = batches.heartbeat(seen, 77, "client:w1:42")
     assert old.store.replace(seen, beaten)
     (after,) = new.batches()
-    assert (after.row_count, after.application) == (beaten.row_count, (1, "client:w1:42"))
+    assert (after.row_count, after.spark_application) == (beaten.row_count, (1, "client:w1:42"))
     assert (after.note, after.unparked, after.roots) == ("mended", 1, row.roots)
     assert (after.interval, after.number, after.joins) == ((5, 9), 3, True)
     assert (after.min_arrival_ms, after.max_arrival_ms) == (row.min_arrival_ms, row.max_arrival_ms)

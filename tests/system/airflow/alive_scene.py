@@ -132,7 +132,7 @@ class Scene:
         """Waits until the application that the batch row names is in its batch."""
 
         def inside() -> Held | None:
-            _, name = self.batch().application
+            _, name = self.batch().spark_application
             return next((start for start in self.held() if name == f"standalone:{start.driver}"), None)
 
         return self.until(inside, "the start of the recorded driver")

@@ -111,7 +111,7 @@ def alive_cluster_retried(scene: Scene) -> None:  # R89
     assert only.alive
     finish(scene, "p", only)
     assert scene.held() == [only]
-    assert scene.batch().application == (1, f"standalone:{only.driver}")
+    assert scene.batch().spark_application == (1, f"standalone:{only.driver}")
 
 
 # ---------------------------------------------------------------------- a driver that nobody knows

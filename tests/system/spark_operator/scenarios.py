@@ -132,7 +132,7 @@ class Scene:
         def watch() -> None:
             deadline = time.monotonic() + 240
             while time.monotonic() < deadline:
-                process = processes.parse(self.row().application[1] or "")
+                process = processes.parse(self.row().spark_application[1] or "")
                 if process and any(runs_the_job(child) for child in processes.family(process[1])[1:]):
                     return act(process[1])
                 time.sleep(0.2)
@@ -150,7 +150,7 @@ class Scene:
             "batch_id": row.batch_id,
             "attempt": row.attempt,
             "closed": row.attempt_closed,
-            "application": row.application[1],
+            "application": row.spark_application[1],
             "starts": [start.to_json() for start in starts],
             "checkpoints": sorted(str(lease.checkpoint) for lease in leases),
             **more,

@@ -168,7 +168,7 @@ def test_a_heartbeat_in_between_does_not_stop_it(rig: Rig) -> None:
         assert rig.store.replace(seen, batches.heartbeat(seen, 1, "app-1"))
 
     assert done(park, rig, batch_id, store=Interrupted(rig.store, BATCH, beat)) == [(batch_id, "parked")]
-    assert batch(rig, batch_id).application == (1, "app-1")
+    assert batch(rig, batch_id).spark_application == (1, "app-1")
 
 
 def test_a_commit_in_between_wins(rig: Rig) -> None:

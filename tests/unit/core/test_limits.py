@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits and policies: what they refuse, and when a read has read enough."""
+"""Limits: what they refuse, and when a read has read enough."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 
 from shardbatch.core.limits import Budget, ReadLimits
-from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
 from shardbatch.core.stop import Stop
 from shardbatch.errors import ConfigurationError
 
@@ -28,21 +27,6 @@ from shardbatch.errors import ConfigurationError
 def test_limits_that_read_nothing_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match="ReadLimits"):
         ReadLimits(**wrong)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"max_shards": 0}, {"read_tasks": 0}, {"read_tasks": 1001}, {"stuck_after": timedelta(0)}],
-)
-def test_claim_options_out_of_range_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigurationError, match="ClaimOptions"):
-        ClaimOptions(**wrong)  # type: ignore[arg-type]
-
-
-def test_an_unknown_policy_names_the_known_ones() -> None:
-    with pytest.raises(ConfigurationError, match="'fail', 'record'"):
-        Policies(gap="skip")  # type: ignore[arg-type]
-    assert Policies(gap="record").gap is GapPolicy.RECORD  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

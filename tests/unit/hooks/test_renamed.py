@@ -10,10 +10,22 @@ from typing import Any
 
 import pytest
 from airflow.exceptions import AirflowProviderDeprecationWarning
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import DagSerialization
 
-from shardbatch import DynamoDBLeases, KinesisStream, Policies, SQLLeases, Staging, StreamBatch
+from shardbatch import (
+    ClaimOperator,
+    CommitOperator,
+    DynamoDBLeases,
+    FreezeOperator,
+    KinesisStream,
+    Policies,
+    SQLLeases,
+    Staging,
+    StreamBatch,
+    record_end,
+)
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.settings import leases_of, staging_of
 
@@ -62,7 +74,7 @@ def made(**given: Any) -> Any:
         ) as group,
     ):
         pass
-    assert group.application.policies.sink == "own"
+    assert group.spec.policies.sink == "own"
     return DagSerialization.to_dict(dag)
 
 
@@ -72,6 +84,35 @@ def test_the_policies_of_a_group() -> None:
     assert old(lambda: made(policy=own, staging=staging), r"^StreamBatch: policy= .* write policies=\.$") == new
     before = old(lambda: Staging("s3://lake/staging", conn_id="lake"), "write aws_conn_id")  # type: ignore[call-arg]
     assert made(policies=own, staging=before) == new
+
+
+APPLICATION: dict[str, Any] = {
+    "app_name": "etl",
+    "stream": KinesisStream("orders"),
+    "leases": SQLLeases("leases_db"),
+    "staging": Staging("/staging"),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "now"),
+    [
+        (ClaimOperator, "freeze", "freeze_task"),
+        (FreezeOperator, "commit", "commit_task"),
+        (CommitOperator, "freeze", "freeze_task"),
+    ],
+)
+def test_the_task_that_an_operator_names(kind: Any, before: str, now: str) -> None:
+    with pytest.warns(AirflowProviderDeprecationWarning, match=f"^{kind.__name__}: {before}= .* write {now}=") as told:
+        task = kind(task_id="t", **{before: "other"}, **APPLICATION)
+    assert [warning.filename for warning in told] == [__file__]
+    assert getattr(task, now) == getattr(kind(task_id="t", **{now: "other"}, **APPLICATION), now) == "other"
+
+
+def test_the_freeze_task_of_an_end_record() -> None:
+    task = EmptyOperator(task_id="work")
+    old(lambda: record_end(task, freeze="freeze", **APPLICATION), "^record_end: freeze= .* write freeze_task=")  # type: ignore[call-arg]
+    assert task.leaves_end_record  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -348,7 +348,8 @@ from shardbatch import DynamoDBLeases, KinesisStream, ReadLimits, Staging, Strea
 with DAG("d", params=batch_params("b")):
     with StreamBatch("b", app_name="a", stream=KinesisStream("s"), leases=DynamoDBLeases("t"), staging=Staging("/x")):
         task(lambda: None, task_id="work")()
-heavy = "boto3 botocore pyarrow sqlalchemy pyspark pandas msgspec airflow.providers.amazon shardbatch.run shardbatch.control"
+heavy = "boto3 botocore pyarrow sqlalchemy pyspark pandas msgspec airflow.providers.amazon"
+heavy += " shardbatch.run shardbatch.control"
 print(*[name for name in heavy.split() if name in set(sys.modules) - before])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)

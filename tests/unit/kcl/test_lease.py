@@ -11,7 +11,7 @@ import pytest
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, Position, after, at_timestamp
 from shardbatch.core.shard import HashRange, Shard
 from shardbatch.errors import ConfigurationError
-from shardbatch.kcl.lease import KclLease, KclStream, Taken, of_stream, take_over
+from shardbatch.kcl.lease import KclLease, KclStream, Taken, of_stream, plan_import
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders@1700000000123"
 
@@ -59,7 +59,7 @@ def taken(found: list[Taken]) -> dict[str, str]:
 )
 def test_what_kcl_has_no_lease_of_is_read_unless_it_has_gone_beyond_it(graph: str, held: str, completed: str) -> None:
     """KV-5, K-38: KCL deletes leases of shards once their children have begun, and makes those of children late."""
-    found = taken(take_over([lease(name) for name in held.split(",")], shards(GRAPHS[graph]), None))
+    found = taken(plan_import([lease(name) for name in held.split(",")], shards(GRAPHS[graph]), None))
     expected = dict.fromkeys(found, "TRIM_HORIZON")
     expected.update(dict.fromkeys(held.split(","), "500"))
     expected.update(dict.fromkeys(filter(None, completed.split(",")), "SHARD_END"))
@@ -68,17 +68,17 @@ def test_what_kcl_has_no_lease_of_is_read_unless_it_has_gone_beyond_it(graph: st
 
 def test_a_shard_between_one_that_kcl_has_yet_to_end_and_its_descendant_is_read() -> None:
     line = shards("0 1(0) 2(1)")
-    assert taken(take_over([lease("0"), lease("2")], line, None))["1"] == "TRIM_HORIZON"
-    assert taken(take_over([lease("0", "SHARD_END"), lease("2")], line, None))["1"] == "SHARD_END"
+    assert taken(plan_import([lease("0"), lease("2")], line, None))["1"] == "TRIM_HORIZON"
+    assert taken(plan_import([lease("0", "SHARD_END"), lease("2")], line, None))["1"] == "SHARD_END"
 
 
 def test_children_of_a_shard_that_kcl_has_ended_begin_at_their_oldest_record() -> None:  # K-37
-    found = taken(take_over([lease("0", "SHARD_END")], shards("0 1(0) 2(0) 3(1)"), None))
+    found = taken(plan_import([lease("0", "SHARD_END")], shards("0 1(0) 2(0) 3(1)"), None))
     assert found == {"0": "SHARD_END", "1": "TRIM_HORIZON", "2": "TRIM_HORIZON", "3": "TRIM_HORIZON"}
 
 
 def test_children_come_before_their_parents() -> None:
-    order = list(taken(take_over([lease("0")], shards("0 1(0) 2(0) 3(1,2)"), None)))
+    order = list(taken(plan_import([lease("0")], shards("0 1(0) 2(0) 3(1,2)"), None)))
     assert order == ["3", "1", "2", "0"]
 
 
@@ -100,35 +100,35 @@ def test_a_checkpoint_becomes_the_place_that_kcl_means(checkpoint: str, sub: int
 
 @pytest.mark.parametrize("checkpoint", ["LATEST", "AT_TIMESTAMP"])
 def test_a_place_of_which_kcl_keeps_no_instant_is_refused_until_one_is_given(checkpoint: str) -> None:
-    (found,) = take_over([lease("0", checkpoint)], shards("0"), None)
+    (found,) = plan_import([lease("0", checkpoint)], shards("0"), None)
     assert f"KCL has {checkpoint} and no instant" in found.refused
-    (found,) = take_over([lease("0", checkpoint)], shards("0"), TRIM_HORIZON)
+    (found,) = plan_import([lease("0", checkpoint)], shards("0"), TRIM_HORIZON)
     assert (found.refused, found.position) == ("", TRIM_HORIZON)
 
 
 def test_what_is_no_checkpoint_is_refused() -> None:
-    (found,) = take_over([lease("0", "soon")], shards("0"), None)
+    (found,) = plan_import([lease("0", "soon")], shards("0"), None)
     assert "decimal digits" in found.refused
-    (found,) = take_over([lease("0", "5", sub_sequence_number=-1)], shards("0"), None)
+    (found,) = plan_import([lease("0", "5", sub_sequence_number=-1)], shards("0"), None)
     assert "zero or more" in found.refused
 
 
 def test_what_was_prepared_and_not_committed_is_read_again_and_said() -> None:  # K-46, KV-9
-    (found,) = take_over([lease("0", "13", prepared="127/3")], shards("0"), None)
+    (found,) = plan_import([lease("0", "13", prepared="127/3")], shards("0"), None)
     assert found.position == after("13")
     assert "prepared 127/3" in found.meaning
 
 
 def test_leases_of_another_stream_of_the_same_name_are_refused() -> None:  # R49
     young = [replace(shards("0")[0], starting_sequence_number="1000")]
-    (found,) = take_over([lease("0", "999")], young, None)
+    (found,) = plan_import([lease("0", "999")], young, None)
     assert "another stream" in found.refused
-    (found,) = take_over([lease("0", "1000")], young, None)
+    (found,) = plan_import([lease("0", "1000")], young, None)
     assert found.refused == ""
-    (found,) = take_over([lease("0", "SHARD_END")], young, None)
+    (found,) = plan_import([lease("0", "SHARD_END")], young, None)
     assert "open" in found.refused
     with pytest.raises(ConfigurationError, match="No shard of the KCL leases"):
-        take_over([lease("7")], young, None)
+        plan_import([lease("7")], young, None)
 
 
 def test_a_shard_that_left_the_listing_keeps_its_place_and_its_lineage() -> None:  # R102
@@ -137,7 +137,7 @@ def test_a_shard_that_left_the_listing_keeps_its_place_and_its_lineage() -> None
         lease("x", "77", parent_shard_ids=("0",), hash_range=HashRange(0, 9)),
         lease("1"),
     ]
-    found = {each.shard.shard_id: each for each in take_over(held, [Shard("1"), Shard("2", ("x",))], None)}
+    found = {each.shard.shard_id: each for each in plan_import(held, [Shard("1"), Shard("2", ("x",))], None)}
     assert {name: str(each.position) for name, each in found.items()} == {
         "0": "SHARD_END",
         "x": "77",

@@ -18,7 +18,7 @@ def test_it_fails_and_says_which_task_to_clear(connection: Callable[..., None], 
     connection("leases_db", conn_type="sqlite", host=str(tmp_path / "leases.db"))
     commit = CommitOperator(
         task_id="commit",
-        freeze="orders.freeze",
+        freeze_task="orders.freeze",
         app_name="etl",
         stream=KinesisStream("orders", aws_conn_id=None, region_name="eu-west-1"),
         leases=SQLLeases("leases_db"),

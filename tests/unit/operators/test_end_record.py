@@ -254,7 +254,7 @@ class Knowing(EmptyOperator):
 def test_an_operator_may_say_itself_what_it_has_worked_for(block: Block) -> None:
     knowing = Knowing(task_id="work")
     staging = Staging(str(block.staging))
-    record_end(knowing, freeze="", **GIVEN, staging=staging)
+    record_end(knowing, freeze_task="", **GIVEN, staging=staging)
     run(knowing, block.context(knowing))
     knowing.found = Bound("b1", 2, "told", did_nothing=True)
     run(knowing, block.context(knowing))
@@ -269,7 +269,7 @@ def test_its_last_line_names_records_starts_and_the_folders_that_they_wrote(
     block: Block, caplog: pytest.LogCaptureFixture
 ) -> None:
     knowing = Knowing(task_id="work")
-    record_end(knowing, freeze="", **GIVEN, staging=Staging(str(block.staging)))
+    record_end(knowing, freeze_task="", **GIVEN, staging=Staging(str(block.staging)))
     for attempt, records in ((1, None), (2, 1200)):
         knowing.found = Bound("b1", attempt, f"told{attempt}", records=records)
         if attempt == 2:

@@ -23,7 +23,7 @@ from shardbatch.operators.end_record import record_end
 from shardbatch.operators.freeze import FreezeOperator
 from shardbatch.operators.read import ReadOperator
 from shardbatch.tasks import actions, end_record
-from shardbatch.tasks.application import Application
+from shardbatch.tasks.application import ApplicationSpec
 
 EVIL = "{{ 7*7 }}"
 ASKED: dict[str, Any] = {
@@ -39,7 +39,7 @@ STEPS: list[Callable[[], Any]] = [
     lambda: ClaimOperator(task_id="t", **STAGED),
     lambda: ReadOperator(task_id="t", entry={"group": "{{ dag_run.conf['app'] }}", "label": "a"}, **STAGED),
     lambda: FreezeOperator(task_id="t", handed="{{ dag_run.conf['app'] }}", **STAGED),
-    lambda: CommitOperator(task_id="t", freeze="freeze", work=[], **STAGED),
+    lambda: CommitOperator(task_id="t", freeze_task="freeze", work=[], **STAGED),
 ]
 
 
@@ -52,22 +52,22 @@ def context_of(task: Any, **conf: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[Application]:
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[ApplicationSpec]:
     """The applications that steps open."""
-    found: list[Application] = []
+    found: list[ApplicationSpec] = []
 
-    def open_it(application: Application, *_: Any) -> Any:
-        found.append(application)
+    def open_it(spec: ApplicationSpec, *_: Any) -> Any:
+        found.append(spec)
         return nullcontext()
 
-    monkeypatch.setattr(Application, "open", open_it)
+    monkeypatch.setattr(ApplicationSpec, "open", open_it)
     return found
 
 
 @pytest.mark.parametrize("native", [False, True])
 @pytest.mark.parametrize("make", STEPS)
 def test_what_a_run_brings_in_is_not_rendered_by_a_step(
-    opened: list[Application], make: Callable[[], Any], native: bool
+    opened: list[ApplicationSpec], make: Callable[[], Any], native: bool
 ) -> None:
     with DAG("d", schedule=None, render_template_as_native_obj=native):
         task = make()
@@ -83,7 +83,7 @@ def test_what_a_run_brings_in_is_not_rendered_by_a_step(
     assert EVIL in (getattr(task, "handed", EVIL), getattr(task, "entry", {}).get("group"))
 
 
-def test_what_a_run_brings_in_is_not_rendered_by_a_mapped_step(opened: list[Application]) -> None:
+def test_what_a_run_brings_in_is_not_rendered_by_a_mapped_step(opened: list[ApplicationSpec]) -> None:
     with DAG("d", schedule=None):
         mapped = ReadOperator.partial(task_id="t", **STAGED).expand(entry=[{"group": "g", "label": "a"}])
     context = context_of(mapped)
@@ -97,11 +97,11 @@ def test_what_a_run_brings_in_is_not_rendered_by_a_mapped_step(opened: list[Appl
 
 
 def test_what_a_run_brings_in_is_not_rendered_by_an_end_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[Application] = []
-    monkeypatch.setattr(end_record, "leave_end_record", lambda application, **ended: found.append(application) or "")
+    found: list[ApplicationSpec] = []
+    monkeypatch.setattr(end_record, "leave_end_record", lambda spec, **ended: found.append(spec) or "")
     with DAG("d", schedule=None, render_template_as_native_obj=True):
         task = PythonOperator(task_id="t", python_callable=print)
-    record_end(task, freeze="freeze", **STAGED)
+    record_end(task, freeze_task="freeze", **STAGED)
     context = context_of(task, app="2026_11")
     task._pre_execute_hook(context)
     task._post_execute_hook(context, None)
@@ -144,7 +144,7 @@ def test_what_a_run_brings_in_is_not_rendered_by_a_replay(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("given", ["2026", 2026, "2026_11", "1e5", "True", True, "[1, 2]", "'a'"])
-def test_a_name_stays_a_text_where_a_dag_renders_native_objects(opened: list[Application], given: Any) -> None:
+def test_a_name_stays_a_text_where_a_dag_renders_native_objects(opened: list[ApplicationSpec], given: Any) -> None:
     text = str(given)
     with DAG("d", schedule=None, render_template_as_native_obj=True):
         task = ClaimOperator(task_id="t", **STAGED)

@@ -16,7 +16,7 @@ from shardbatch.core.batch import Batch, BatchState, Recorded
 from shardbatch.core.owner import Owner
 from shardbatch.core.rows import BATCH, Key, Namespace
 from shardbatch.errors import BatchParked, LeaseLost
-from shardbatch.run import Consumer
+from shardbatch.run import Rows
 from shardbatch.stores.memory import MemoryStore
 from shardbatch.submit.attempt import Attempt, EarlierApplication, Heartbeat
 
@@ -38,11 +38,7 @@ def row(store: MemoryStore) -> Batch:
 
 
 def attempt(store: MemoryStore, owner: Owner = ME, number: int = 1, work: str = "") -> Attempt:
-    nothing = cast("Any", None)
-    consumer = Consumer(
-        namespace=NAMESPACE, source=nothing, store=store, landing=nothing, liveness=nothing, deployment="here"
-    )
-    return Attempt(consumer, owner, "b1", number, work)
+    return Attempt(Rows(namespace=NAMESPACE, store=store), owner, "b1", number, work)
 
 
 def until(condition: Callable[[], bool], seconds: float = 10) -> None:
@@ -63,7 +59,7 @@ def test_the_first_sign_of_life_is_written_before_anything_is_submitted(store: M
     with Heartbeat(attempt(store), every=timedelta(hours=1), application=lambda: None, stop=lambda: None):
         found = row(store)
     assert found.attempt_seen_ms is not None
-    number, name = found.application
+    number, name = found.spark_application
     assert (number, (name or "").partition(":")[0]) == (1, "task")
 
 
@@ -72,7 +68,7 @@ def test_the_applications_id_is_recorded_as_soon_as_it_is_known(store: MemorySto
     every = timedelta(hours=1)
     with Heartbeat(attempt(store), every=every, application=lambda: known[0] if known else None, stop=lambda: None):
         known.append("yarn:application_1_2")
-        until(lambda: row(store).application == (1, "yarn:application_1_2"))
+        until(lambda: row(store).spark_application == (1, "yarn:application_1_2"))
 
 
 def test_it_goes_on_beating_while_the_application_runs(store: MemoryStore) -> None:
@@ -179,7 +175,7 @@ def test_a_row_names_the_applications_of_its_latest_attempt_only(store: MemorySt
     attempt(store, work="orders.by_day").beat("client:w1:42")
     change(store, lambda batch: batches.open_attempt(batch, 1))
     attempt(store, number=2, work="orders.by_carrier").beat("client:w1:43")
-    assert row(store).applications == (2, (Recorded("client:w1:43", "orders.by_carrier"),))
+    assert row(store).spark_applications == (2, (Recorded("client:w1:43", "orders.by_carrier"),))
 
 
 def test_a_retry_of_an_attempt_that_was_closed_is_alive_again(store: MemoryStore) -> None:
@@ -205,7 +201,7 @@ def test_tasks_of_one_block_do_not_take_each_other_for_older_applications(store:
     assert second.earlier_application() is None
     again = attempt(store, work="orders.by_day")
     assert again.earlier_application() == EarlierApplication("client:w1:42", of_this_attempt=True, ended=False)
-    assert row(store).application == (1, "client:w1:42")
+    assert row(store).spark_application == (1, "client:w1:42")
 
 
 def test_whatever_goes_wrong_the_thread_goes_on(store: MemoryStore, caplog: pytest.LogCaptureFixture) -> None:
@@ -228,6 +224,6 @@ def test_whatever_goes_wrong_the_thread_goes_on(store: MemoryStore, caplog: pyte
 
     broken.beat = beat  # type: ignore[method-assign]
     with Heartbeat(broken, every=QUICK, application=application, stop=lambda: None):
-        until(lambda: row(store).application == (1, "yarn:application_1_2"))
+        until(lambda: row(store).spark_application == (1, "yarn:application_1_2"))
     assert "RuntimeError" in caplog.text
     assert "p@db" not in caplog.text

@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import psutil
@@ -23,6 +24,7 @@ from shardbatch.stores.memory import MemoryStore
 from shardbatch.submit import processes
 from shardbatch.submit.applications import Ending
 from shardbatch.submit.leftovers import LeftOvers
+from tests.support.rig import Rig
 
 NAMESPACE = Namespace("etl", "orders")
 ME = Owner("here", "dag", "run2", "orders")
@@ -81,19 +83,19 @@ def left_overs(tasks: dict[str, Any] | None = None, working: tuple[str, ...] = (
 
 def test_applications_of_several_tasks_stand_beside_each_other() -> None:
     batch = row(("yarn:a", "t.one"), ("yarn:b", "t.two[3]"), ("yarn:c", "t.one"))
-    assert batch.applications == (1, (Recorded("yarn:c", "t.one"), Recorded("yarn:b", "t.two[3]")))
-    assert batch.application == (1, "yarn:c")
+    assert batch.spark_applications == (1, (Recorded("yarn:c", "t.one"), Recorded("yarn:b", "t.two[3]")))
+    assert batch.spark_application == (1, "yarn:c")
     following = batches.heartbeat(batches.open_attempt(batch, 1), 1, "yarn:d", "t.one")
-    assert following.applications == (2, (Recorded("yarn:d", "t.one"),))
+    assert following.spark_applications == (2, (Recorded("yarn:d", "t.one"),))
     many = row(*[(f"yarn:{number}", f"t[{number}]") for number in range(40)])
-    assert [item.name for item in many.applications[1]][:2] == ["yarn:39", "yarn:38"]
-    assert len(many.applications[1]) == batches.MOST_APPLICATIONS
+    assert [item.name for item in many.spark_applications[1]][:2] == ["yarn:39", "yarn:38"]
+    assert len(many.spark_applications[1]) == batches.MOST_APPLICATIONS
 
 
 def test_an_id_that_an_older_version_wrote_is_read() -> None:
     for text, found in (("1:yarn:a t.one", ("yarn:a", "t.one")), ("1:client:h:7", ("client:h:7", ""))):
         batch = Batch(NAMESPACE, "", "b1", "", 5, BatchState.FROZEN, attempt=1, attempt_ref=text)
-        assert batch.applications == (1, (Recorded(*found),))
+        assert batch.spark_applications == (1, (Recorded(*found),))
 
 
 def test_every_application_of_the_attempt_is_ended_through_its_own_task() -> None:
@@ -146,30 +148,25 @@ def test_a_task_that_lives_is_no_left_over_that_is_over() -> None:
     assert not left_overs()[0](row((processes.task_reference(), "t.one")))
 
 
-def consumer_over(store: Any) -> Consumer:
+def consumer_over(store: Any, folder: Path) -> Consumer:
     """The consumer of an owner that opens an attempt and must not wait for anything."""
 
     def never(_: float) -> None:
         raise AssertionError("nothing is waited for")
 
-    nothing = cast("Any", None)
-    return Consumer(
-        namespace=NAMESPACE,
-        source=nothing,
-        store=store,
-        landing=cast("Any", type("Landing", (), {"note_attempt": lambda *_: None})()),
-        liveness=nothing,
-        deployment="here",
-        clock=Clock(now_ms=lambda: 1, monotonic=lambda: 0.0, sleep=never),
-    )
+    rig = Rig(folder, store=store)
+    assert rig.namespace == NAMESPACE
+    return rig.consumer(clock=Clock(now_ms=lambda: 1, monotonic=lambda: 0.0, sleep=never))
 
 
-def test_the_next_attempt_is_opened_at_once_when_what_the_last_one_started_has_ended(submit: Submit) -> None:
+def test_the_next_attempt_is_opened_at_once_when_what_the_last_one_started_has_ended(
+    submit: Submit, tmp_path: Path
+) -> None:
     process = submit("b1", 1, "t.one")
     store = MemoryStore()
     store.prepare()
     store.create(Batch(NAMESPACE, "", "b1", str(ME), 5, BatchState.FROZEN, attempt=1))
-    consumer = consumer_over(store)
+    consumer = consumer_over(store, tmp_path)
     beat(consumer, ME, "b1", 1, processes.reference(process.pid), "t.one")
     found = cast("Batch", store.get(Key(BATCH, NAMESPACE, ("", "b1"))))
     with pytest.raises(AssertionError, match="nothing is waited for"):
@@ -196,13 +193,13 @@ class Adopted(MemoryStore):
         return super().replace(seen, new)
 
 
-def test_who_lost_the_batch_ends_nothing_of_the_run_that_has_it(submit: Submit) -> None:
+def test_who_lost_the_batch_ends_nothing_of_the_run_that_has_it(submit: Submit, tmp_path: Path) -> None:
     rightful: list[subprocess.Popen[bytes]] = []
     store = Adopted(lambda: rightful.append(submit("b1", 2, "t.one")))
     mine = Batch(NAMESPACE, "", "b1", str(ME), 5, BatchState.FROZEN, attempt=1)
     store.create(mine)
     with pytest.raises(LeaseLost, match="another/owner"):
-        open_next(consumer_over(store), ME, mine, left_overs()[0])
+        open_next(consumer_over(store, tmp_path), ME, mine, left_overs()[0])
     assert alive(rightful[0])
 
 

@@ -345,7 +345,7 @@ def test_only_a_live_run_moves_the_watermark_that_an_asset_shows(mode: str, kept
     asset, seen = Asset("flights"), {}
     task = CommitOperator(
         task_id="commit", app_name="etl", stream=KinesisStream("orders"), leases=SQLLeases("leases_db"),
-        staging=Staging("/staging"), freeze="freeze", outlets=[asset],
+        staging=Staging("/staging"), freeze_task="freeze", outlets=[asset],
     )  # fmt: skip
     store = SimpleNamespace(set=lambda name, extra: seen.update({name: extra["batch_id"]}))
     context: Any = {"outlet_events": defaultdict(SimpleNamespace), "asset_state_store": {asset: store}}
