@@ -167,16 +167,16 @@ class Action(Rows):
             ) from error
 
     def at_work(self, owner: str | None) -> bool:
-        """Whether what an owner has is left to it, because that is at work. By force nothing is.
+        """Whether the rows of an owner are left to it because it is at work. With ``force`` they never are.
 
-        :raises OwnerUnknown: if nobody can say, unless by force.
+        :raises OwnerUnknown: if that is unknown, unless by force.
         """
         return not self.force and self.verdict(owner) is Verdict.ACTIVE
 
     def fate(self, owner: str | None) -> str:
-        """What happens to an owner that loses what it has, as far as is known of it.
+        """What happens to an owner that loses its rows, as far as is known.
 
-        :raises OwnerUnknown: if nobody can say, unless by force.
+        :raises OwnerUnknown: if that is unknown, unless by force.
         """
         verdict = self.verdict(owner)
         if verdict is Verdict.OVER:

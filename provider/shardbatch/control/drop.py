@@ -34,7 +34,7 @@ def drop(action: Action, batch_id: str) -> tuple[Done, ...]:
     again. Without a scope the batch is looked for wherever it may be.
 
     :raises ConfigurationError: if application or batch is not there, the reason is empty, or staging is needed.
-    :raises OwnerUnknown: if nobody can say whether the owner is over, unless by force; nothing was changed.
+    :raises OwnerUnknown: if it is unknown whether the owner has finished, unless by force; nothing was changed.
     :raises StagingError: if a root of an interval's batch cannot be reached; nothing was changed, or call it again.
     :raises OutputTaken: if such a root is another application's now; nothing was changed.
     """

@@ -20,10 +20,11 @@ def release(
 ) -> tuple[Done, ...]:
     """Free the unstamped leases of an owner or of some shards, and make a frozen batch free to be adopted.
 
-    Nothing is lost by it: landed slices stay for the next owner, and an owner that was alive after all gets a
-    ``LeaseLost``. So none is asked: this is the verb for those of whom nobody can say. What a reset holds is left to
-    it. ``owner`` takes all that it holds, its frozen batches too; ``shards`` narrows to these; ``batch_id`` takes one
-    batch. Who, when and why are written on the application row first.
+    A release loses nothing: landed slices stay for the next owner, and an owner that was alive after all gets a
+    ``LeaseLost``. So Airflow is not asked about the owner, and the verb also works for owners that Airflow does not
+    know. Leases that a reset holds are left to the reset. ``owner`` takes all that the owner holds, its frozen batches
+    too; ``shards`` limits this to some shards; ``batch_id`` takes one batch. The application row records who, when and
+    why first.
 
     :raises ConfigurationError: if nothing was chosen, the reason is empty, or application, shard or batch is not there.
     """

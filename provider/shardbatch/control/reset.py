@@ -85,7 +85,7 @@ def reset(
         and begin at ``to``, by default where the application began.
     :raises ConfigurationError: if nothing was chosen, the position does not fit, the reason is empty, or application or
         shard is not there.
-    :raises OwnerUnknown: if nobody can say whether an owner is over, unless by force; nothing was changed.
+    :raises OwnerUnknown: if it is unknown whether an owner has finished, unless by force; nothing was changed.
     """
     _require_choice(to, shards, every, stream_id)
     application = action.begin()

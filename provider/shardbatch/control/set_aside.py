@@ -20,7 +20,7 @@ def set_aside(action: Action, batch_id: str) -> tuple[Done, ...]:
     before it did not. Without a scope the batch is looked for wherever it may be.
 
     :raises ConfigurationError: if application or batch is not there, or the reason is empty.
-    :raises OwnerUnknown: if nobody can say whether the owner is over, unless by force; nothing was changed.
+    :raises OwnerUnknown: if it is unknown whether the owner has finished, unless by force; nothing was changed.
     """
     action, batch = action.at_batch(batch_id)
     if _stays(action, batch) is None:

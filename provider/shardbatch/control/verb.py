@@ -17,7 +17,7 @@ UseCase = Callable[..., Sequence[Any]]
 
 @dataclass(frozen=True)
 class Argument:
-    """What a person chooses.
+    """An argument that a person gives to a verb.
 
     :param name: its name as the use-case takes it.
     :param flag: its word on the command line.
@@ -25,10 +25,10 @@ class Argument:
     :param field: its name as the operator has it, default: ``name``.
     :param required: whether it must be given, default no.
     :param many: whether it may be given again, default no.
-    :param switch: whether it is yes or no, default no; then its default is no.
-    :param default: what it is where it is not given, on the command line.
-    :param parse: makes a value of its text, and raises ``ValueError`` for what makes no sense. Default: it stays text.
-    :param read: makes what the use-case takes of what was given; default: as it was given.
+    :param switch: whether it is a switch, default no; a switch is off by default.
+    :param default: its default value on the command line.
+    :param parse: makes a value from its text, and raises ``ValueError`` for an invalid text. Default: it stays a text.
+    :param read: converts the given value for the use-case; default: unchanged.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Argument:
 FORCE = Argument(
     "force",
     "--force",
-    "Also what an owner is at work on, or may be: that run fails then, having changed nothing",
+    "Also what an owner is, or may be, at work on; that run then fails without having changed anything",
     switch=True,
 )
 
@@ -123,15 +123,15 @@ class Verb:
         clock: Clock | None = None,
         **chosen: Any,
     ) -> tuple[Any, ...]:
-        """Do it, or only say what would be done.
+        """Act, or only report what would be done.
 
-        :param actor: who asks for it; stands in the notes.
-        :param reason: why; needed unless it is a preview.
+        :param actor: the person or run that acts; it is named in the notes.
+        :param reason: why; needed unless this is a preview.
         :param scope: that of an interval run, default: the live application.
-        :param dry_run: only say what would be done (default).
-        :param liveness: says whether an owner is over; default: nobody can be asked.
-        :param force: also what has an owner at work, default no.
-        :param landing: reaches staging and output roots; default: they are not at hand.
+        :param dry_run: only report what would be done (default).
+        :param liveness: says whether an owner has finished; default: this cannot be asked.
+        :param force: act also on what has an owner at work, default no.
+        :param landing: reaches staging and output roots; default: they are not available.
         :param clock: default: this machine's.
         """
         from shardbatch.control.action import Action

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person can do, each verb said once: the command line, the operators and the table in the docs follow this.
+"""All actions of a person, each defined once: the command line, the operators and the table in the docs follow this.
 
-It is read whenever an ``airflow`` command starts, so a use-case is loaded only when it is called.
+Every ``airflow`` command loads this module when it starts, so a use-case is loaded only when it is called.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def names(given: str | Sequence[str]) -> list[str]:
-    """Shards as a list, or as the text that a template makes of them: with commas between, or a list as Python or JSON
-    writes it."""
+    """Shards as a list, or as the text that a template makes of them: separated by commas, or a list in the notation of
+    Python or JSON."""
     if not isinstance(given, str):
         return list(given)
     text = given.strip()
@@ -39,9 +39,9 @@ IN_SCOPE = Argument(
     "scope", "--scope", "The interval run that it belongs to. Default: wherever it is found", default=""
 )
 SCOPE = Argument("scope", "--scope", "The interval run that it belongs to. Default: the live application", default="")
-SHARDS = Argument("shards", "--shard", "This shard (may be given again)", many=True, read=names)
+SHARDS = Argument("shards", "--shard", "This shard (may be repeated)", many=True, read=names)
 ALL = Argument("every", "--all", "All shards, for which it can be done", switch=True)
-ROOT = Argument("root", "--root", "The output root, as the application names it; any spelling will do", required=True)
+ROOT = Argument("root", "--root", "The output root, as the application names it; any spelling works", required=True)
 
 OF_BATCH = (ONE_BATCH, IN_SCOPE)
 
@@ -73,7 +73,7 @@ RELEASE = Verb(
         Argument(
             "shards",
             "--shard",
-            "Release this shard's lease (may be given again; with --owner only if that owner holds it)",
+            "Release this shard's lease (may be repeated; with --owner only if that owner holds it)",
             many=True,
             read=names,
         ),
@@ -94,7 +94,7 @@ def _park() -> UseCase:
 PARK = Verb(
     name="park",
     past="parked",
-    help="Make a frozen batch wait for unpark, its shards with it; all others go on",
+    help="Make a frozen batch and its shards wait for unpark; all other shards go on",
     arguments=OF_BATCH,
     use_case=_park,
     operator="ParkBatchOperator",
@@ -110,7 +110,7 @@ def _unpark() -> UseCase:
 UNPARK = Verb(
     name="unpark",
     past="unparked",
-    help="Resume a parked batch; max_attempts counts anew",
+    help="Resume a parked batch; the count for max_attempts starts again",
     arguments=OF_BATCH,
     use_case=_unpark,
     operator="UnparkBatchOperator",
@@ -127,7 +127,7 @@ SET_ASIDE = Verb(
     name="set-aside",
     word="set aside",
     past="set aside",
-    help="Decide a frozen or parked batch without output: its shards go on behind it",
+    help="Decide a frozen or parked batch without output, so that its shards go on",
     more=(
         "No reader sees the batch's records until it is replayed; its slices are kept for that. "
         "A batch that a run is at work on is left, unless --force is given. A preview unless --yes is given."
@@ -171,7 +171,7 @@ ACCEPT_GAP = Verb(
     name="accept-gap",
     word="accept",
     past="accepted",
-    help="Let shards go on behind records that expired unread",
+    help="Let shards go on after a gap of records that expired unread",
     more="Who and why stand in the manifest of the batch with the gap. A preview unless --yes is given.",
     arguments=(SHARDS, ALL, SCOPE),
     use_case=_accept_gap,
@@ -188,7 +188,7 @@ def _reset() -> UseCase:
 RESET = Verb(
     name="reset",
     past="reset",
-    help="Move shards and their descendants to a position, or begin anew on a stream that was created again",
+    help="Move shards and their descendants to a position, or start again on a stream that was created again",
     more=(
         "The preview says of every shard from where to where, what is read twice and what may be lost, and "
         "which batches are discarded. All or nothing: what has an owner that is not known to be over is left, unless "
@@ -230,7 +230,7 @@ FORGET_ROOT = Verb(
     name="forget-root",
     word="forget",
     past="forgot",
-    help="Take an output root that is gone for good out of the rows, so that no run waits for it",
+    help="Remove an output root that is gone permanently from the rows, so that no run waits for it",
     more=(
         "Markers of the batches that name the root are not written there any more. All else of them stays, and "
         "so does what stands in the root, should it be there after all. A preview unless --yes is given."
@@ -274,7 +274,7 @@ SUM_MARKERS = Verb(
     name="sum-markers",
     word="sum",
     past="summed",
-    help="Sum the markers of an output root now, so that readers of it are quick",
+    help="Sum the markers of an output root now, so that its readers are fast",
     more=(
         "Commits do it by themselves once many are loose; what readers see does not change. Needs staging. "
         "A preview unless --yes is given."

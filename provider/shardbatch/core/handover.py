@@ -47,9 +47,9 @@ class WorkOrder:
     """One batch to work on, as both sides see it.
 
     ``manifest`` is the manifest's URI and ``attempt`` the attempt that freeze opened, from 1 on. ``digest`` is the
-    manifest's, empty if it is not known. ``work`` names the task of the block; ``token`` is handed down by whoever
-    starts the application, so that its starts are told from those of other tries. ``batch_id`` is how the Airflow side
-    finds a ``spark-submit`` again. ``schemes`` says under which scheme this cluster knows a URI's, as in
+    manifest's, empty if it is not known. ``work`` names the task of the block; ``token`` comes from the try that
+    starts the application, and distinguishes its starts from those of other tries. By ``batch_id`` the Airflow side
+    finds a ``spark-submit`` again. ``schemes`` maps the scheme of a URI to the one that this cluster uses, as in
     ``{"s3": "s3a"}``.
     """
 

@@ -140,7 +140,7 @@ class Page:
     ``at_tip`` says that the answer saw nothing behind the page at the moment at which it was made; by it a read ends.
     Only the source knows how its service shows that, so a source sets it where it is sure, and nowhere else.
     ``lag_ms`` is how far behind the tip the service says that the page is, ``None`` where it says nothing; services
-    put counts and flags there too. ``silent`` says that the page is no answer at all: the call was refused, or more
+    put counts and flags there too. ``silent`` says that the page is not an answer at all: the call was refused, or more
     calls are needed for an answer. It has no records, and tells nothing of the shard.
     """
 

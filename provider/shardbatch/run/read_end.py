@@ -110,7 +110,7 @@ class ReadEnd:
         return self.cut is not None
 
     def require_answer(self, busy: str) -> None:
-        """See that anything was heard of the shard: if not, nobody knows whether it has records.
+        """Check that the shard answered at least once: otherwise it is unknown whether it has records.
 
         :param busy: the source's words for limits that others share.
         """

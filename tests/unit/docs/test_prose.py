@@ -22,7 +22,7 @@ RIDDLES = {
     r"whoever": "name the actor: 'the task that'",
     r"of whom": "begin a new sentence",
     r"it is as it was": "'it has not changed'",
-    r"(?<!there )(?:is|are|was|were) no(?! longer| other| more than| less than)": "'is not a'",
+    r"(?<!there )(?:is|are|was|were) no (?!longer|other|more than|less than)(?=\w)": "'is not a'",
 }
 PATTERN = re.compile(rf"\b(?:{'|'.join(RIDDLES)})\b", re.IGNORECASE)
 FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
