@@ -7,7 +7,7 @@ from functools import partial
 
 from shardbatch.control.action import FORCE, Action, Done, Stays
 from shardbatch.core import batch as batches
-from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.batch import KEPT, Batch, BatchState
 from shardbatch.run.batch_status import arrived
 from shardbatch.run.settle import roll_forward
 
@@ -26,7 +26,7 @@ def set_aside(action: Action, batch_id: str) -> tuple[Done, ...]:
     if _stays(action, batch) is None:
         action.record("batch {}".format(batch_id))
     done, row = action.change(batch, partial(_stays, action), partial(_aside, action), partial(_effect, action))
-    if row.set_aside is not None and not action.dry_run:
+    if row.set_aside == KEPT and not action.dry_run:
         move_on(action, row)
     return (done,)
 
@@ -40,8 +40,10 @@ def at_work(action: Action, batch: Batch) -> Stays | None:
 
 
 def _stays(action: Action, batch: Batch) -> Stays | None:
-    if batch.set_aside is not None:
+    if batch.set_aside == KEPT:
         return Stays("it is set aside already", already=True)
+    if batch.set_aside is not None:
+        return Stays("it is dropped already", already=True)  # whose roots only a drop may tell, before its leases move
     if batch.state is BatchState.COMMITTED:
         return Stays("it is committed")
     if batch.state is BatchState.VOID:

@@ -137,6 +137,11 @@ class Batch(Row):
         return int(attempt), tuple(Recorded(name, work) for name, _, work in pairs)
 
     @property
+    def told(self) -> bool:
+        """Whether some root is told of its decision, also if that is that nothing is there (O4)."""
+        return bool(self.start or self.roots)
+
+    @property
     def possible_orphan(self) -> bool:
         """Whether its application may have left rows in the sink under an id that never commits (B6). A row does not
         say whether one ever started, so every discarded batch with records counts."""

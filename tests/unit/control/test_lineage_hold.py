@@ -73,11 +73,11 @@ def test_what_has_no_owner_is_taken(shard_id: str) -> None:
     assert obstacle(asking, asking.expect_lease(shard_id)) == ""
 
 
-def stamped(state: BatchState, start: tuple[Start, ...] = ()) -> tuple[Action, Lease]:
+def stamped(state: BatchState, **changes: Any) -> tuple[Action, Lease]:
     """The lease of a batch in a state, whose owner is at work."""
     asking = action(Verdict.ACTIVE)
     seen = asking.expect_batch("b2")
-    assert asking.store.replace(seen, replace(seen, state=state, start=start, row_count=seen.row_count + 1))
+    assert asking.store.replace(seen, replace(seen, state=state, row_count=seen.row_count + 1, **changes))
     return asking, asking.expect_lease("s-frozen")
 
 
@@ -87,8 +87,13 @@ def test_a_stamp_is_obeyed_before_its_owner_is_asked() -> None:
     assert "PARKED in batch b2 of" in obstacle(*stamped(BatchState.PARKED))
 
 
-def test_a_committed_batch_with_output_needs_staging_first() -> None:
-    asking, lease = stamped(BatchState.COMMITTED, (Start("s1", 1, "work", ("/out",)),))
+@pytest.mark.parametrize(
+    "of_it",
+    [{"start": (Start("s1", 1, "work", ("/out",)),)}, {"roots": ("/out",)}],
+    ids=["output", "a root that is told that nothing is there"],
+)
+def test_a_committed_batch_that_a_root_is_told_of_needs_staging_first(of_it: dict[str, Any]) -> None:
+    asking, lease = stamped(BatchState.COMMITTED, **of_it)
     assert "give staging" in obstacle(asking, lease)
     landing: Any = object()
     assert obstacle(replace(asking, landing=landing), lease) == ""
