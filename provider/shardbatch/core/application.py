@@ -75,7 +75,7 @@ class Application(Row):
     only of a stream that cannot be read from an instant, and then ``start_places`` has the place of each shard that was
     there at the first claim.
     ``claimed_by`` are the groups that have claimed leases, so that one that took the name by mistake is told.
-    ``retention_ms`` is how long the stream kept a record at the last claim, ``None`` if nobody said. Records that
+    ``retention_ms`` is how long the stream kept a record at the last claim, ``None`` if unknown. Records that
     arrived before ``gone_before_ms`` may be gone whatever the retention is: it was changed since.
     ``longest_retention_ms`` is the longest time that it kept a record at any claim. While ``importing`` says what is
     being taken over, by whom and why, nothing may be claimed: leases are missing. ``shown_intervals`` are those, in
@@ -139,7 +139,7 @@ class Application(Row):
     def keeping(self, retention_ms: int | None, now_ms: int) -> Application:
         """With the retention that the stream has at this instant of its own clock, ``None`` if it does not say.
 
-        Nobody knows when it was changed since the last claim, so it may have been the shorter one until now: what was
+        It is unknown when it was changed since the last claim, so it may have been the shorter one until now: what was
         older than that may be gone, and stays gone when the retention is longer.
         """
         before = [ms for ms in (self.longest_retention_ms, self.retention_ms) if ms is not None]

@@ -54,7 +54,7 @@ class Idle:
 
     @property
     def read_up_to_ms(self) -> int | None:
-        """Before this instant nothing is unread, by the clock of whoever counts; ``None`` if too little was heard."""
+        """Before this instant nothing is unread, by the clock of the reader; ``None`` if there were too few answers."""
         if len(self._places) < BELIEVED or self._places[-1][1] < self._places[0][1]:
             return None
         return min(place for place, _ in self._places)

@@ -140,7 +140,7 @@ class Page:
     ``at_tip`` says that the answer saw nothing behind the page at the moment at which it was made; by it a read ends.
     Only the source knows how its service shows that, so a source sets it where it is sure, and nowhere else.
     ``lag_ms`` is how far behind the tip the service says that the page is, ``None`` where it says nothing; services
-    put counts and flags there too. ``silent`` says that the page is no answer at all: the call was refused, or more
+    put counts and flags there too. ``silent`` says that the page is not an answer at all: the call was refused, or more
     calls are needed for an answer. It has no records, and tells nothing of the shard.
     """
 
@@ -163,8 +163,16 @@ class Source(Protocol):
     """A sharded stream. Errors are :class:`SourceError`."""
 
     name: str
-    capabilities: Capabilities
-    words: Words
+
+    @property
+    def words(self) -> Words:
+        """What messages call what the stream has."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the source can do."""
+        ...
 
     def identity(self) -> str:
         """What tells this stream from another one of the same name, as an address and the time of its creation."""
@@ -240,7 +248,7 @@ class OutputRoots(Protocol):
     """The folders that applications write below and readers read. Errors are :class:`StagingError`."""
 
     def place(self, root: str) -> str:
-        """One text for a root in whatever spelling: ``/x/out``, ``file:///x/out``; ``s3://b/out``, ``s3a://b//out/``."""
+        """One text for a root in any spelling: ``/x/out``, ``file:///x/out``; ``s3://b/out``, ``s3a://b//out/``."""
         ...
 
     def folder(self, batch_id: str, start_id: str) -> str:

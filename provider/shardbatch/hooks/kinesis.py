@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Kinesis data stream, as an author says it."""
+"""A Kinesis data stream, as a DAG author declares it."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ class KinesisStream:
     :param aws_conn_id: Airflow's AWS connection, default ``aws_default``; endpoint, role and region are taken from it.
         ``None`` stands for the worker's own credentials.
     :param region_name: default: the ARN's, else the connection's. Another one than the ARN's is refused.
-    :param start: where an application begins that has no checkpoints yet: ``TRIM_HORIZON`` (default: all that the
+    :param start: where a new application, without checkpoints, begins: ``TRIM_HORIZON`` (default: everything that the
         stream still holds), ``LATEST``, or an aware ``datetime`` (records that arrived then or later; while it lies
-        ahead of the stream's clock, runs find nothing to read). Counts once.
-    :param page_records: records that one answer may hold at most, default 10,000 (1 to 10,000); those of aggregates
-        are landed in pages of as many.
-    :param calls_per_second: calls that a read makes on one shard, default 4 (above 0, at most 5, which is all that the
-        service allows the readers of a shard together).
-    :param deaggregate: what is done with a record that a producer packed from several (KPL aggregation). ``on``
-        (default): its records are delivered one by one, each with a ``sub_sequence_number``; those whose hash key is
-        outside the shard's range, as after a reshard, too. ``strict``: an aggregate with such a record is dropped
-        whole, as the Kinesis Client Library does, and counted; right only if every producer sends its records again,
-        as the Kinesis Producer Library does. ``off``: it is delivered as it is, one record.
-    :param fan_out: enhanced fan-out: a consumer of the application's own, which gives each shard's 2 MiB a second
-        undivided, and for which AWS charges by shard and hour while it is registered, and by GB. ``auto``
-        (default): for a shard that polling, as measured, cannot read to its tip within ``ReadLimits.duration``, if the
-        connection's role may; ``always``; ``never``. An interval run polls.
-    :raises ConfigurationError: for a stream without a name, what is neither a name nor an ARN, an unknown start,
-        ``deaggregate`` or ``fan_out``, a ``datetime`` without a zone, a number out of its range, or a region that is
-        not the ARN's.
+        ahead of the stream's clock, runs find nothing to read). It counts only at the first claim.
+    :param page_records: the most records in one answer, default 10,000 (1 to 10,000). Records of aggregates are landed
+        in pages of at most this size.
+    :param calls_per_second: calls that a read makes on one shard, default 4 (above 0, at most 5, which is the service's
+        limit for all readers of a shard together).
+    :param deaggregate: how to treat a record into which a producer packed several (KPL aggregation). ``on`` (default):
+        its records are delivered one by one, each with a ``sub_sequence_number``, even those whose hash key is outside
+        the shard's range, as after a reshard. ``strict``: an aggregate with such a record is dropped whole and counted,
+        as the Kinesis Client Library does; correct only if every producer sends its records again, as the Kinesis
+        Producer Library does. ``off``: it is delivered unchanged, as one record.
+    :param fan_out: enhanced fan-out: a consumer of the application's own, which gets the full 2 MiB a second of each
+        shard. AWS charges for it by shard and hour while it is registered, and by GB. ``auto`` (default): for a shard
+        that polling, as measured, cannot read to its tip within ``ReadLimits.duration``, if the connection's role may;
+        ``always``; ``never``. An interval run polls.
+    :raises ConfigurationError: for a stream without a name, a text that is neither a name nor an ARN, an unknown
+        start, ``deaggregate`` or ``fan_out``, a ``datetime`` without a zone, a number out of its range, or a region
+        that is not the ARN's.
     """
 
     name: str = ""
@@ -81,7 +81,7 @@ class KinesisStream:
         self._require_texts(lambda text: "{{" not in str(text))
 
     def _require_texts(self, known: Callable[[object], bool]) -> None:
-        """See that texts that are ``known``, since they are no templates any more, can be used."""
+        """Check that texts can be used that are ``known``, because they are not templates any more."""
         if known(self.address):
             self._require_address()
             require_one_region("KinesisStream", self.address, self.region_name)

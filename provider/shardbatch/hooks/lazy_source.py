@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A source that is opened when it is first asked.
+"""A source that is opened when it is first used.
 
-Commit never asks the stream and freeze hardly ever: they need neither its client nor the libraries behind it, whose
-loading takes longer than all else that these tasks do.
+Commit never calls the stream, and freeze rarely does. So they do not need its client or the libraries behind it, which
+take longer to load than everything else that these tasks do.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class LazySource:
             made.end_reading(others)
 
     def close(self) -> None:
-        """Give back connections, if there are any."""
+        """Close connections, if there are any."""
         with self._lock:
             if self._made is not None:
                 self._made.close()

@@ -65,7 +65,7 @@ class KclLeases(Protocol):
     def leases(self) -> Sequence[KclLease]:
         """All its leases, of whatever stream.
 
-        :raises ConfigurationError: if it is no such table.
+        :raises ConfigurationError: if it is not such a table.
         :raises StoreError: if it cannot be asked.
         """
         ...

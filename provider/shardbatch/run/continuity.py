@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the answers of a shard follow on one another without a hole, and the gaps where they do not.
+"""Checks that the answers of a shard follow one another without a hole, and records the gaps where they do not.
 
-A stream says nothing of records that expired: an answer begins at the oldest record that is left. Only the first answer
-of a read shows what is missing, because only there the record at the place is asked for too. So an answer that comes
-too late after the one before is not believed: the read is begun anew at the place reached, and its first answer is
-compared. What stands still may be the machine, a shard's turn, a landing, the service. A page that continues an answer
-was made with it, however late it is taken: the next answer is measured against the question of the whole one.
+A stream does not report expired records: an answer begins at the oldest record that is left. Only the first answer of a
+read shows what is missing, because only there the read also requests the record at its place. So if an answer comes too
+late after the one before, it is dropped: the read begins again at the place reached, and its first answer is compared.
+The delay may come from the machine, a shard's turn, a landing or the service. A page that continues an answer was made
+with it, however late it is taken: the next answer is measured against the question of the whole answer.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Continuity:
         return (*self._lease.skipped, *self._found)
 
     def pages(self) -> Iterator[Page]:
-        """The pages from the checkpoint on; answers of which nobody can be sure that they follow are asked for anew."""
+        """The pages from the checkpoint on. An answer that may not follow the one before is requested again."""
         pages = self._read()
         while True:
             self._asked_ms, self._asked_at = self._consumer.now_ms(), self._tick()
@@ -84,8 +84,8 @@ class Continuity:
             yield page
 
     def look(self) -> int:
-        """When the answer just given saw the tip: it was not made before it was asked for. After a standstill it may
-        have waited here for all that time, so the answer before it counts."""
+        """When the latest answer saw the tip: not before it was requested. After a standstill the answer may have
+        waited here for all that time, so the answer before it counts."""
         self._look_ms = self.seen_ms
         return self.seen_ms
 
@@ -102,8 +102,8 @@ class Continuity:
         return self.now_ms
 
     def _doubtful(self, page: Page) -> bool:
-        """Whether records may have expired between the answer before and this one, which does not show it. What begins
-        a read is compared whenever it comes: else a stretch without records might be begun anew for ever."""
+        """Whether records may have expired between the answer before and this one, which does not show it. The first
+        answer of a read is always compared; otherwise a stretch without records might begin again without end."""
         now = self._tick()
         if self._begins or page.continues or page.silent:
             return False
@@ -170,15 +170,15 @@ class Continuity:
         return max((ms for ms in known if ms is not None), default=None)
 
     def _read_up_to(self, now: int) -> int | None:
-        """Since when unread records arrived: the last record that was read, or the last look."""
+        """The time since which unread records arrived: the last record that was read, or the last look."""
         return max((ms for ms in (self._seen(now), self._arrival_ms) if ms is not None), default=None)
 
     def _from_ms(self, now: int) -> int | None:
-        """When the first of what is lost arrived, at the earliest: with the last record that was read before it."""
+        """The earliest time at which the first lost record arrived: with the last record that was read before it."""
         return self._arrival_ms if self._arrival_ms is not None else self._seen(now) or None
 
     def _open(self, first: str | None) -> bool:
-        """Whether a gap was told already at the place that is still crossed without a record."""
+        """Whether a gap was already reported at the place that is still crossed without a record."""
         return first is None and bool(self._found) and self._found[-1].after == self._place
 
     def _add(self, gap: Gap) -> None:

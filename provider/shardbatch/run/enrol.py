@@ -31,10 +31,10 @@ from shardbatch.run.listing import list_shards, tell_missed
 
 
 def enrol(consumer: Consumer, owner: Owner) -> Application:
-    """The application's row: made at the first claim, where its start is resolved once and for all; else checked.
+    """The application's row. The first claim makes it and resolves its start permanently; later claims check it.
 
     :raises StreamRecreated: if the stream is another one than the checkpoints belong to.
-    :raises ApplicationTaken: if another group claims here, and this one does not say that it shares.
+    :raises ApplicationTaken: if another group claims here, and this one is not set to share.
     :raises ImportUnfinished: if leases of KCL are being taken over into it.
     :raises UnsupportedSchema: if a later version wrote the rows.
     """
@@ -86,7 +86,8 @@ def _begun(consumer: Consumer, identity: str) -> Application:
 
 
 def _beside(consumer: Consumer, live: Application | None, identity: str, interval: Interval) -> Application:
-    """What an interval run goes by: never written, so that it decides nothing for the live application."""
+    """The application's row as an interval run uses it. It is never written, so it has no effect on the live
+    application."""
     if live is not None:
         check(live, identity)
     if not consumer.source.capabilities.arrival_times:
@@ -117,7 +118,7 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
 
 
 def check(row: Application, identity: str) -> None:
-    """See that this stream is the one of the rows."""
+    """Check that this stream is the one of the rows."""
     if row.stream_id != identity:
         raise StreamRecreated(
             "The stream of {} is {}, but its checkpoints belong to {}.".format(row.namespace, identity, row.stream_id)
@@ -132,11 +133,11 @@ def add_rows(
     orphaned: frozenset[str] = frozenset(),
     reached_ms: int | None = None,
 ) -> list[Lease]:
-    """All leases, with a new one for every listed shard that had none, but for the ``orphaned``, which wait.
+    """All leases, with a new one for every listed shard that had none, except the ``orphaned`` shards, which wait.
 
-    A child of a shard that had a row begins at its oldest record; every other at the application's start. While that
-    lies ahead of the stream's clock, which has come to ``reached_ms``, such a shard gets no row: until then the stream
-    may be resharded, and what is a root now be gone, or not be one any more.
+    A child of a shard that had a row begins at its oldest record; every other shard begins at the application's start.
+    While that start lies ahead of the stream's clock, which has reached ``reached_ms``, such a shard gets no row: the
+    stream may be resharded before then, and a root shard may be gone or no longer be a root.
     """
     unknown = unknown_shards(listing, rows, orphaned)
     if not unknown:

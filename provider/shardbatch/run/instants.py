@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instants from which on shards are to be read, and how far the stream's own clock has come (PROTOCOL T7)."""
+"""The instants at which shards begin to be read, and how far the stream's own clock has come (PROTOCOL T7)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def clock_there(consumer: Consumer) -> int:
 
 
 def reached(consumer: Consumer, places: Iterable[Position]) -> int:
-    """How far the stream's clock has surely come. It is asked only where one of these places may lie ahead of it."""
+    """How far the stream's clock has certainly come. The stream is asked only if one of these places may lie ahead of
+    it."""
     now_ms = consumer.now_ms()
     latest = max((place.timestamp_ms for place in places if place.timestamp_ms is not None), default=None)
     return now_ms if latest is None or latest <= now_ms - CLOCKS_APART_MS else clock_there(consumer)

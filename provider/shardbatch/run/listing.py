@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stream's listing: what it lacks, and which of its shards lack a row."""
+"""The stream's listing: shards that it lacks, and shards that lack a row."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PAUSE_SECONDS = 1.0
 def list_shards(consumer: Consumer) -> Sequence[Shard]:
     """Every shard of the stream. While the source sees that a listing lacks some, it is asked for again.
 
-    A reshard that runs between two pages tears a listing so. If it stays torn, the claim goes on with what there is and
-    says what is missing: no position moves past anything, so the next listing makes it good.
+    A reshard that runs between two pages makes such a hole in a listing. If the hole stays, the claim goes on with the
+    listed shards and reports what is missing. No position moves past a missing shard, so the next listing repairs this.
 
     :raises InvalidAnswer: for an interval, which has no next listing.
     """
@@ -45,8 +45,8 @@ def list_shards(consumer: Consumer) -> Sequence[Shard]:
 
 
 def look_again(consumer: Consumer, listing: Sequence[Shard]) -> tuple[list[Shard], bool]:
-    """A listing together with one that is taken right after it, which counts where they differ; and whether both are
-    complete, so that a shard which neither has is gone."""
+    """A listing together with a second one taken right after it, which counts where they differ; and whether both are
+    complete, so that a shard that neither contains is gone."""
     again = consumer.source.list_shards()
     found = {shard.shard_id: shard for shard in listing}
     found.update((shard.shard_id, shard) for shard in again)
@@ -56,12 +56,12 @@ def look_again(consumer: Consumer, listing: Sequence[Shard]) -> tuple[list[Shard
 def find_parents(
     consumer: Consumer, listing: Sequence[Shard], rows: Sequence[Lease]
 ) -> tuple[Sequence[Shard], frozenset[str]]:
-    """The listing, and the shards that wait because nobody can tell yet whether a parent of theirs is gone.
+    """The listing, and the shards that wait because it is not known yet whether one of their parents is gone.
 
-    A shard whose parent is neither listed nor has a row is read from its beginning, as if it had none: that parent has
-    expired. But a listing may lack a closed parent that still has records, and these come before its children's. So it
-    counts as gone once two complete listings lack it, one right after the other. Where there is no row yet, nothing
-    waits: an old stream has many shards whose parents are gone, and that is all that there is.
+    If a shard's parent is not listed and has no row, that parent has expired, and the shard is read from its beginning.
+    But a listing may lack a closed parent that still has records, and these come before its children's. So a parent
+    counts as gone only if two complete listings in a row lack it. If there is no row yet, no shard waits: in an old
+    stream, many shards have parents that are gone.
     """
     if not orphans(listing, rows):
         return listing, frozenset()
@@ -78,14 +78,14 @@ def find_parents(
 
 
 def tell_missed(consumer: Consumer, fresh: Sequence[Shard], listing: Sequence[Shard], rows: Sequence[Lease]) -> None:
-    """Warn of shards without a row that should have one: that they are read from their beginning may surprise."""
+    """Warn of shards that should have a row but do not, because they are read again from their beginning."""
     if not consumer.source.capabilities.lineage or consumer.interval is not None:
         return
     missing = missed(fresh, {shard.shard_id for shard in listing}, rows)
     if missing:
         consumer.warn(
             "{}: no lease row, though this application has worked beside them. It was deleted, an earlier listing "
-            "lacked the shard, or all that it comes from expired while nobody claimed. It gets a new row and is read "
+            "lacked the shard, or all its ancestors expired while no run claimed. It gets a new row and is read "
             "from its beginning (a shard without known parents: from the application's start); records of it that "
             "were committed before come again, in another batch. To have a shard read again, or not, use 'airflow "
             "shardbatch reset' and delete no rows.".format(shortlist(missing))

@@ -110,7 +110,7 @@ class ApplicationSpec:
         return Owner(deployment_id(self.leases), run.dag_id, run.run_id, self.group_id, mode)
 
     @contextmanager
-    def open(self, context: Mapping[str, Any], say: logging.Logger | None = None) -> Iterator[Steps]:
+    def open(self, context: Mapping[str, Any], say: logging.Logger | Any = None) -> Iterator[Steps]:
         """The steps of the run at hand; connections are given back at the end.
 
         :raises ConfigurationError: if something that was named is missing.
@@ -123,7 +123,7 @@ class ApplicationSpec:
             consumer.close()
 
     def consumer(self, owner: Owner, request: RunRequest, say: logging.Logger | Any = log) -> Consumer:
-        """The consumer of an owner. Whoever asks for it closes it."""
+        """The consumer of an owner. The caller closes it."""
         from shardbatch.run import Consumer
 
         limits = request.limits(self.limits)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits and policies: what they refuse, and when a read has read enough."""
+"""Limits: what they refuse, and when a read has read enough."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from shardbatch.core.limits import Budget, ReadLimits
-from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
+from shardbatch.core.stop import Stop
 from shardbatch.errors import ConfigurationError
 
 
@@ -30,21 +30,6 @@ def test_limits_that_read_nothing_are_refused(wrong: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"max_shards": 0}, {"read_tasks": 0}, {"read_tasks": 1001}, {"stuck_after": timedelta(0)}],
-)
-def test_claim_options_out_of_range_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigurationError, match="ClaimOptions"):
-        ClaimOptions(**wrong)  # type: ignore[arg-type]
-
-
-def test_an_unknown_policy_names_the_known_ones() -> None:
-    with pytest.raises(ConfigurationError, match="'fail' or 'record'"):
-        Policies(gap="skip")
-    assert Policies(gap="record").gap is GapPolicy.RECORD
-
-
-@pytest.mark.parametrize(
     ("arrival", "at_tip", "enough"),
     [
         (50, False, False),
@@ -61,12 +46,12 @@ def test_enough_is_the_tip_or_a_record_of_after_the_start(arrival: int | None, a
 
 def test_whichever_limit_comes_first_counts() -> None:
     budget = Budget(ReadLimits(records=10, bytes=100), tip_ms=0, deadline=5.0)
-    assert budget.spent(4.9) is None
-    assert budget.spent(5.0) == "duration"
+    assert budget.full is None
     budget.bytes = 100
-    assert budget.spent(4.9) == "bytes"
+    assert budget.full is Stop.BYTES
     budget.records = 10
-    assert budget.spent(4.9) == "records"
+    assert budget.full is Stop.RECORDS
+    assert Budget(ReadLimits(), tip_ms=0, deadline=5.0, records=10**9, bytes=10**12).full is None
 
 
 @pytest.mark.parametrize(

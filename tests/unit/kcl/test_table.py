@@ -73,5 +73,5 @@ def test_what_is_no_lease_is_passed_over(kind: str) -> None:
 def test_what_kcl_does_not_write_is_refused(spoil: Any) -> None:
     item = item_1(SHARD, NUMBER)
     spoil(item)
-    with pytest.raises(ConfigurationError, match="no lease of KCL"):
+    with pytest.raises(ConfigurationError, match="not a lease of KCL"):
         lease_of(item)

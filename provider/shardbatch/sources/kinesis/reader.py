@@ -207,7 +207,7 @@ class ShardReader:
     def _begin_at_oldest(self, error: PlaceRefused) -> None:
         """The service does not take the place: begin at the oldest record, which tells whether it has expired.
 
-        :raises SourceError: if the place is no record's, or the oldest record is refused too.
+        :raises SourceError: if the place does not belong to a record, or the oldest record is refused too.
         """
         self._way.drop()
         self._proof = None

@@ -77,7 +77,7 @@ def named(operation: str, where: str, code: str, message: str, status: int = 0) 
 
 
 def malformed(error: PlaceRefused) -> SourceError:
-    """The error of a call of which an argument was refused that is no place: every shard has an oldest record."""
+    """The error of a call with a refused argument other than the place: every shard has an oldest record."""
     found = SourceError(str(error).removesuffix(error.remedy).strip(), remedy=_MALFORMED, retryable=False)
     found.__cause__ = error
     return found
