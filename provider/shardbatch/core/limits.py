@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
+from shardbatch.core.stop import Stop
 from shardbatch.errors import ConfigurationError
 
 #: The types of limits for which a wrong one is likely.
@@ -80,28 +80,23 @@ class ReadLimits:
 
 @dataclass
 class Budget:
-    """The part of its limits that the read of one shard has used so far."""
+    """The part of its limits that the read of one shard has used; ``timed_by`` is the limit that sets ``deadline``."""
 
     limits: ReadLimits
     tip_ms: int
     deadline: float
     records: int = 0
     bytes: int = 0
-
-    def spent(self, monotonic: float) -> str | None:
-        """The name of the limit that is reached, or ``None``."""
-        if monotonic >= self.deadline:
-            return "duration"
-        if self.limits.records is not None and self.records >= self.limits.records:
-            return "records"
-        if self.limits.bytes is not None and self.bytes >= self.limits.bytes:
-            return "bytes"
-        return None
+    timed_by: Stop = Stop.DURATION
 
     @property
-    def full(self) -> bool:
-        """Whether the records or the bytes are used up."""
-        return self.spent(-math.inf) is not None
+    def full(self) -> Stop | None:
+        """The limit that is used up, of records or of bytes."""
+        if self.limits.records is not None and self.records >= self.limits.records:
+            return Stop.RECORDS
+        if self.limits.bytes is not None and self.bytes >= self.limits.bytes:
+            return Stop.BYTES
+        return None
 
     def reached(self, last_arrival_ms: int | None, *, at_tip: bool) -> bool:
         """Whether a page shows that all is read that the stream held when the run began: it is at the tip, or its last

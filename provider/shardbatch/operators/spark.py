@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
-from shardbatch.core.handover import Handover
+from shardbatch.core.handover import WorkOrder
 from shardbatch.errors import ConfigurationError, JobFailed
 from shardbatch.operators.end_record import Bound, record_ends, work_of
 from shardbatch.operators.failure import final_errors
@@ -117,7 +117,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
                 f"{place(self)}: a heartbeat every {heartbeat} shows no life within attempt_grace, which is {grace}.",
                 remedy="Give a heartbeat below a third of ClaimOptions(attempt_grace).",
             )
-        self._handover: Handover | None = None
+        self._order: WorkOrder | None = None
         self._connected_by: Connection | None = None
         self._open: Attempt | None = None
         self._goes_on: str | None = None
@@ -130,7 +130,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
 
     def bound(self) -> Bound | None:
         """The batch and attempt of this try, and the token that its application got (for the end record)."""
-        done = self._handover
+        done = self._order
         if done is None:
             return None
         return Bound(
@@ -160,21 +160,21 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             self._execute(context)
 
     def _execute(self, context: Context) -> None:
-        handover = self._handover_of(context)
+        order = self._order_of(context)
         self._connected_by = applications.require_connection(self._conn_id)
         self._hook = None
-        self._handover = handover
-        self._bind_reconnection(handover)
+        self._order = order
+        self._bind_reconnection(order)
         applications.require_programs(self._get_hook())
         spec = self.spec.rendered(renderer(self, context))
-        attempt = Attempt.of(spec, context, handover.batch_id, handover.attempt, handover.work)
+        attempt = Attempt.of(spec, context, order.batch_id, order.attempt, order.work)
         try:
             if not attempt.my_turn():
                 self.log.info("Attempt %s of batch %s is committed already.", attempt.attempt, attempt.batch_id)
                 self._did_nothing = True
                 return
             self._goes_on = self._earlier(context, attempt)
-            self._handover = replace(handover, token=self._token(context))
+            self._order = replace(order, token=self._token(context))
             self._hook = None  # the next one tells the application its token
             self._run(context, attempt)
         finally:
@@ -209,7 +209,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
 
         A cluster is only asked to end it: the attempt is closed later, by the task that sees the end.
         """
-        if self._hook is None or self._handover is None:
+        if self._hook is None or self._order is None:
             return
         self._asked_to_end = True
         self._stop_application()
@@ -226,13 +226,13 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         hook = super()._get_hook()
         if self._connected_by is not None:
             applications.require_master(hook, self._connected_by)
-        if self._handover is not None:
-            applications.equip(hook, self._handover)
+        if self._order is not None:
+            applications.equip(hook, self._order)
             self._output = listen(hook)
         return hook
 
-    def _handover_of(self, context: Context) -> Handover:
-        return Handover(
+    def _order_of(self, context: Context) -> WorkOrder:
+        return WorkOrder(
             manifest=str(self.manifest_uri),
             attempt=int(cast("int", self.attempt)),
             digest=str(self.manifest_digest),
@@ -240,9 +240,9 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             batch_id=str(self.batch_id),
         )
 
-    def _bind_reconnection(self, handover: Handover) -> None:
+    def _bind_reconnection(self, order: WorkOrder) -> None:
         """The key by which the stock operator finds an application again: here it contains the attempt, too."""
-        suffix = f"{handover.batch_id}.{handover.attempt}"
+        suffix = f"{order.batch_id}.{order.attempt}"
         self.external_id_key = f"{SparkSubmitOperator.external_id_key}.{suffix}"
         self._K8S_DRIVER_STATUS_KEY = f"{SparkSubmitOperator._K8S_DRIVER_STATUS_KEY}.{suffix}"
 

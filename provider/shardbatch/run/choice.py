@@ -3,6 +3,23 @@
 
 Nothing here changes a batch. A decision that cannot be written to its roots is refused here, while that costs nothing:
 after the decision every later run of the application would wait for the marker that cannot be written.
+
+The race, step by step. Applications write, tasks end, and other runs decide, all while this commit looks:
+
+1. The commit has read the batch row. Its decision is a compare-and-set on that row (``commit._decide``). If anything
+   moves the row meanwhile (a person, a new owner, a new attempt), the write fails and everything here is done again.
+2. An application that outlived its task may still write. It writes to start folders of its own, and those are not
+   chosen: the choice goes by the end records that tasks left (``core/start.py``), and a record names its starts.
+3. A job that its task did not wait for may enter a block after the end record was left. So begun markers are looked at
+   once more (:func:`_with_late_starts`). A block that begins after that look is not in the decision: its folder is
+   never read.
+4. Every root is looked at before anything is written (:func:`_look`).
+5. Of an interval something is written before the decision: that live readers see it, to the application's row
+   (``require_apart``), then its number and roots, to the interval's row (``draw_number``). Two runs over one interval
+   each get a number of their own, and the higher one counts for readers, whoever decides first. A commit that dies
+   after this leaves a number that is not used, and roots that are told more than they need.
+6. Drawing the number may show roots of a run that has drawn since: these are looked at as well, and then the decision
+   is made.
 """
 
 from __future__ import annotations
@@ -65,6 +82,7 @@ def choose_starts(consumer: Consumer, batch: Batch, attempt: int, works: Sequenc
     roots = one_each(consumer.landing, [*earlier, *outputs])
     _look(consumer, batch, choice.starts, roots)
     require_apart(consumer, batch)
+    # What comes after this write may fail. Then the next try draws a higher number, or, of a replay, the same.
     number, told = draw_number(consumer, batch, roots)
     _look(consumer, batch, choice.starts, set(told) - set(roots))  # those of a run that has drawn since
     return Chosen(choice.starts, told, number, note=_note(choice, own_sink=own_sink))

@@ -1,5 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The leases that one read task holds: its readers write them, one thread keeps them alive, lost ones are given up."""
+"""The leases that one read task holds: its readers write them, one thread keeps them alive, lost ones are given up.
+
+The race, step by step. A read takes minutes, and its lease may go to another run while it reads:
+
+1. The renewal thread and the reader of a shard both write the lease's row. They take turns (``Held._lock``), each over
+   the row as the other left it: else each would fail the other's compare-and-set.
+2. If a write finds another counter, the row is read again. It is still ours only if owner, checkpoint and stamp are as
+   they were (``Held._mine``). Anything else means that it is lost, for good: the reader stops at its next page.
+3. A slice is stored by the same compare-and-set. So what was read counts only if the lease was held all the time from
+   the checkpoint to that write. Files of a read that lost are named by no row, and nothing reads them.
+4. Another try of the same task has the same owner. It may land its slice first: then that slice stands, and ours is
+   dropped, because the checkpoint and the pending slice show that it was first.
+5. While the store is silent, no sign of life is written, and after ``lease_duration`` others may take the lease
+   (``signs_of_life.py``). This process cannot see that. So it goes by its own clock: after the same time it stops
+   reading (``silent_s``), without being told. If a renewal succeeds before the reader has looked, the row is still
+   ours, and the read goes on.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +27,7 @@ from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import Slice
+from shardbatch.core.stop import Stop
 from shardbatch.errors import StoreError
 from shardbatch.masking import masked
 from shardbatch.run.consumer import Consumer
@@ -32,6 +49,8 @@ class Held:
         self.children: tuple[Shard, ...] = ()
         #: What cut its read short; the slice so far is landed all the same.
         self.cut: Exception | None = None
+        #: Why its read went no further, once it was read.
+        self.stop: Stop | None = None
 
     @property
     def lost(self) -> bool:

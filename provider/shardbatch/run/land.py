@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache, partial
 
@@ -13,6 +14,7 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ShardErrors
 from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
+from shardbatch.core.stop import Stop
 from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.errors import LeaseLost, SourceError, StagingError, StoreError
 from shardbatch.run.attempt import lost
@@ -35,7 +37,8 @@ SHORT = 300
 
 @dataclass
 class Landed:
-    """The result of one read task. ``errors`` names each shard that could not be read, with a short reason."""
+    """The result of one read task. ``stops`` counts what ended the read of each shard; ``errors`` names each shard that
+    could not be read, with a short reason."""
 
     records: int = 0
     bytes: int = 0
@@ -46,6 +49,7 @@ class Landed:
     seconds: float = 0.0
     oddities: Oddities = NOTHING_ODD
     waiting: Waiting = NO_WAITING
+    stops: Counter[Stop] = field(default_factory=Counter)
     errors: dict[str, str] = field(default_factory=dict)
 
     def add(self, landed: Slice) -> None:
@@ -70,9 +74,8 @@ class _Task:
         self.tip_ms = tip_ms
         self.stop = stop
         self.started = consumer.clock.monotonic()
-        self.deadline = self.started + seconds
-        if consumer.interval is None:
-            self.deadline = min(self.deadline, self.started + consumer.limits.seconds_left(tip_ms, consumer.now_ms()))
+        self.timed_by, left = _time_limit(consumer, tip_ms, seconds)
+        self.deadline = self.started + left
         #: Set once the task is to fail, since a shard failed under ``shard_errors=fail`` or could not be landed: the
         #: others land what they have.
         self.hurry = threading.Event()
@@ -124,6 +127,7 @@ class _Task:
             self._waited,
             self.hurry,
             self.ahead_ms,
+            self.timed_by,
             self.children.enrol,
         )
         return (yield from read_shard(read))
@@ -147,12 +151,15 @@ class _Task:
             if not isinstance(error, Exception) or not is_shards_own(error):
                 raise error
             self._failed(held, error)
+            self._count(held.stop)
             return []
         try:
             lost = held.lost
         except StoreError as silent:  # it was landed before, or not at all; whose the lease is, nobody knows
             self._failed(held, silent)
+            self._count(held.stop)
             return []
+        self._count(Stop.LOST if lost else held.stop)
         if lost:
             self.landed.lost += 1
             self.consumer.warn("The lease of {} was lost; its slice is dropped.".format(held.shard_id))
@@ -179,6 +186,10 @@ class _Task:
                 text = "The children of {} are left to the next run: {}"
                 self.consumer.warn(text.format(held.shard_id, told(failure)))
             return []
+
+    def _count(self, stop: Stop | None) -> None:
+        if stop is not None:  # it was read in this task
+            self.landed.stops[stop] += 1
 
     def _failed(self, held: Held, error: Exception) -> None:
         """Note that a shard could not be read, or that its records could not be landed. The latter fails the task under
@@ -266,6 +277,17 @@ def _require_done(consumer: Consumer, me: str, group: str) -> None:
         )
 
 
+def _time_limit(consumer: Consumer, tip_ms: int, seconds: float) -> tuple[Stop, float]:
+    """How long a task may read that begins now, and which limit says so; ``seconds`` is what Airflow's leave."""
+    limits = consumer.limits
+    if consumer.interval is not None:
+        return Stop.AIRFLOW, seconds
+    left = limits.seconds_left(tip_ms, consumer.now_ms())
+    if seconds < left:
+        return Stop.AIRFLOW, seconds
+    return Stop.DURATION if left == limits.duration.total_seconds() else Stop.RUN_DURATION, left
+
+
 def _summary(group: str, landed: Landed) -> str:
     parts: tuple[str, ...] = (
         "{} records ({} bytes) of {} shards".format(landed.records, landed.bytes, landed.shards),
@@ -274,4 +296,6 @@ def _summary(group: str, landed: Landed) -> str:
         "{} failed".format(len(landed.errors)),
         *((str(landed.waiting),) if landed.waiting else ()),
     )
-    return "Read task {}: {} in {:.1f} s.".format(group, ", ".join(parts), landed.seconds)
+    text = "Read task {}: {} in {:.1f} s.".format(group, ", ".join(parts), landed.seconds)
+    stops = ", ".join("{} {}".format(count, stop) for stop, count in sorted(landed.stops.items()))
+    return "{} Shards were read: {}.".format(text, stops) if stops else text

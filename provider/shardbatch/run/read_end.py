@@ -9,6 +9,7 @@ from shardbatch.core.idle import Idle
 from shardbatch.core.interval import MARGIN_MS, Interval
 from shardbatch.core.limits import Budget
 from shardbatch.core.ports import Clock, Page
+from shardbatch.core.stop import Stop
 from shardbatch.errors import SourceError, Throttled
 
 #: How often a shard is asked that answers nothing when its time is over already.
@@ -21,7 +22,7 @@ def told_lag(lag_ms: int | None) -> str:
 
 
 class ReadEnd:
-    """Checks after every answer of a shard whether the read ends there.
+    """Checks after every answer of a shard whether the read ends there, and why; then ``stop`` says it.
 
     An incremental read ends at the tip as of the run's start, or at a limit. A read of an interval ends when all of it
     is read. ``seen_ms`` is the time up to which a shard that never reports its tip was read, when it passed the run's
@@ -46,6 +47,7 @@ class ReadEnd:
         self.interval_over = False
         self.seen_ms: int | None = None
         self.cut: Exception | None = None
+        self.stop: Stop | None = None
 
     def add(self, page: Page, now_ms: int, *, moved: bool) -> None:
         """Count an answer; ``moved``: its place differs from that of the answer before."""
@@ -56,23 +58,36 @@ class ReadEnd:
 
     def here(self, page: Page, last_arrival_ms: int | None) -> bool:
         """Whether to stop after this answer; ``last_arrival_ms`` is the arrival of its last record."""
+        self.stop = self._stop(page, last_arrival_ms)
+        return self.stop is not None
+
+    def _stop(self, page: Page, last_arrival_ms: int | None) -> Stop | None:
         if page.ended:
-            return True
+            return Stop.SHARD_END
         if self._interval is not None:
             passed = last_arrival_ms is not None and self._interval.passed(last_arrival_ms)
             try:
                 self.interval_over = passed or page.at_tip or self._has_passed(self._interval)
             except SourceError as error:  # the question for the stream's clock: what was read is kept
                 self.cut = error
-                return True
-            return self.interval_over or self.late()
+                return Stop.ERROR
+            if self.interval_over:
+                return Stop.INTERVAL_END
+            return self._too_late() if self.late() else None
         if self._budget.reached(last_arrival_ms, at_tip=page.at_tip):
-            return True
+            return Stop.TIP
         if self._idle.reached(self._budget.tip_ms):
             # As of then, not as of now: what arrived since is unread. Arrival times may go backwards a little.
             self.seen_ms = (self._idle.read_up_to_ms or 0) - MARGIN_MS
-            return True
-        return self._idle.still or self.late() or self._budget.full
+            return Stop.TIP
+        if self._idle.still or self.late():
+            return self._too_late()
+        return self._budget.full
+
+    def _too_late(self) -> Stop:
+        """Why there is no time for more: it is over, or nothing comes of it."""
+        over = self._clock.monotonic() >= self._budget.deadline
+        return Stop.STANDSTILL if self._idle.still and not over else self._budget.timed_by
 
     def late(self) -> bool:
         """Whether the time is over. An interval, which has no other end, also stops if its place does not move."""

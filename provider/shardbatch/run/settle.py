@@ -1,5 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resolves stamps before anything else: rolls a committed batch forward, and undoes a void one (PROTOCOL L5, L6)."""
+"""Resolves stamps before anything else: rolls a committed batch forward, and undoes a void one (PROTOCOL L5, L6).
+
+The race, step by step. A batch spans many rows, and a store changes one row at a time:
+
+1. A freeze stamps its leases with a new batch id, one by one. A stamped lease changes in one way only: its stamp is
+   obeyed.
+2. It writes the manifest, then creates the batch row as ``FROZEN``. That row alone decides what the stamps mean.
+3. A commit turns the row to ``COMMITTED``. This one write is the decision for all shards at once.
+4. The markers are written, then the leases move on, one by one.
+
+A process may die after any of these writes, and whoever comes next goes on from there:
+
+* *After 1: stamps without a row.* Whether the freeze is dead or only slow is not known. So the row is created as
+  ``VOID`` under the same key (:func:`void_absent`). Creating succeeds for one of the two. If the freeze was first, its
+  batch stands and its stamps are kept. If the void row was first, the freeze cannot create its row any more: it learns
+  that its batch was given up, and freezes anew. Only after that are stamps removed.
+* *After 2: a frozen batch.* Its leases stay as they are until a run that owns it commits, or a person decides.
+* *After 3: committed, but no marker.* Whoever sees the row writes the markers (:func:`mark`) before it moves a lease.
+  Their text comes from the row alone, so it does not matter who writes it, or how often.
+* *Within 4: some leases moved.* Each is moved by compare-and-set while it carries the stamp (:func:`_change`), so a
+  lease is moved once, by whoever comes first. One that lost the race is read again: moved by another, it is done.
+"""
 
 from __future__ import annotations
 
@@ -122,6 +143,7 @@ def _change(rows: Rows, batch_id: str, found: Sequence[Lease], change: Callable[
 def void_absent(rows: Rows, batch_id: str) -> Batch:
     """B2: give up a batch that was stamped and has no row, so that it can never exist; or return the row that came
     first."""
+    # A freeze that is only slow is about to create the same row. One of the two creations succeeds.
     row = batches.void(rows.namespace, rows.scope, batch_id, first_count(), rows.now_ms())
     if rows.store.create(row):
         return row
@@ -161,6 +183,7 @@ def _obey(
     """The leases that carry one stamp, after it was resolved."""
     undo = [lease for lease in members if may_undo(lease)] if batch is None or batch.state is BatchState.VOID else []
     if batch is None and undo:
+        # The freeze may have been faster after all, and its batch even committed by now: what stands there is obeyed.
         batch = void_absent(consumer, batch_id)
         if batch.state is BatchState.COMMITTED:
             mark(consumer.landing, batch)

@@ -15,6 +15,7 @@ from shardbatch.core.limits import Budget
 from shardbatch.core.ports import Page, SliceWriter
 from shardbatch.core.position import SHARD_END
 from shardbatch.core.slice import NOTHING_ODD, Slice
+from shardbatch.core.stop import Stop
 from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.run.consumer import Consumer
 from shardbatch.run.continuity import Continuity
@@ -38,7 +39,7 @@ NOTHING_FOUND = (
 @dataclass
 class ShardRead:
     """What reading one shard needs; ``kept`` is asked once for all shards of a task, and so is ``ahead_ms``, by
-    how much the stream's clock is ahead of this machine's.
+    how much the stream's clock is ahead of this machine's. ``timed_by`` is the limit that ``deadline`` comes from.
 
     ``waited`` is told what the service's limits cost a read that leaves no slice to say so. ``stop`` ends the read, and
     what it has is dropped; ``hurry`` ends it, and what it has is landed. ``enrol`` sees to the children of a shard at
@@ -55,6 +56,7 @@ class ShardRead:
     waited: Callable[[Waiting], None] = lambda waiting: None
     hurry: threading.Event = field(default_factory=threading.Event)
     ahead_ms: Callable[[], int] = lambda: 0
+    timed_by: Stop = Stop.DURATION
     enrol: Callable[[str, Page], Page] = lambda shard_id, end: end
 
 
@@ -62,7 +64,7 @@ class _Tally:
     """What the pages of one shard came to."""
 
     def __init__(self, lease: Lease, read: ShardRead) -> None:
-        self.budget = Budget(read.consumer.limits, read.tip_ms, read.deadline)
+        self.budget = Budget(read.consumer.limits, read.tip_ms, read.deadline, timed_by=read.timed_by)
         self.lease = lease
         self.next = lease.checkpoint
         self.last: str | None = None
@@ -163,8 +165,8 @@ def read_shard(read: ShardRead) -> Pages:
         read.waited(tally.waiting)
         writer.abandon()
         raise
-    if tally.waiting:
-        read.consumer.say("Shard {}: {} records, {}.".format(lease.shard_id, tally.budget.records, tally.waiting))
+    read.held.stop = Stop.LOST if lost else _stop_of(read, tally)
+    _tell_end(read, tally, read.held.stop)
     if lost:
         writer.abandon()
         return None
@@ -182,6 +184,20 @@ def read_shard(read: ShardRead) -> Pages:
     elif not read.held.land(landed, begun) and _unnamed(read.held, landed, begun):
         writer.abandon()
     return None if read.held.lost else read.held.row.pending
+
+
+def _tell_end(read: ShardRead, tally: _Tally, stop: Stop) -> None:
+    """Say how far the shard was read; not of each that has nothing new, which most may be."""
+    records = tally.budget.records
+    if records or tally.waiting or stop is not Stop.TIP:
+        waited = "; {}".format(tally.waiting) if tally.waiting else ""
+        read.consumer.say("Shard {}: {} records, read {}{}.".format(read.held.shard_id, records, stop, waited))
+
+
+def _stop_of(read: ShardRead, tally: _Tally) -> Stop:
+    if tally.end.stop is not None:
+        return tally.end.stop
+    return Stop.ERROR if tally.end.cut is not None else Stop.OTHERS if read.hurry.is_set() else Stop.SOURCE
 
 
 def _tell_oddities(read: ShardRead, landed: Slice) -> None:
@@ -254,7 +270,8 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
             writer.rest()
             yield
         if tally.end.late():
-            return  # it went by while others had their turn
+            tally.end.stop = Stop.TURN
+            return
 
 
 def _enrolled(read: ShardRead, end: Page) -> tuple[Page, Exception | None]:

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core import handover
-from shardbatch.core.handover import Handover
+from shardbatch.core.handover import WorkOrder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def find_handover(
+def find_order(
     spark: SparkSession,
     given: Mapping[str, Any],
     environ: Mapping[str, str] | None = None,
     argv: Sequence[str] | None = None,
-) -> Handover:
+) -> WorkOrder:
     """The caller's arguments. Missing ones come from the first place that names a manifest, and names the same one.
 
     Places: environment (``SHARDBATCH_MANIFEST``, …), Spark's configuration (``spark.shardbatch.manifest``, …), command

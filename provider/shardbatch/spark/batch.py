@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from shardbatch.core import manifest as manifests
 from shardbatch.core import root_owner
-from shardbatch.core.handover import Handover
+from shardbatch.core.handover import WorkOrder
 from shardbatch.core.manifest import Manifest
 from shardbatch.core.start import Begun, Start
 from shardbatch.errors import ConfigurationError, LeaseLost, ManifestChanged, NothingFinished, OutputTaken, StagingError
 from shardbatch.landing import layout
 from shardbatch.landing.location import joined, rewritten
-from shardbatch.spark.arguments import find_handover
+from shardbatch.spark.arguments import find_order
 from shardbatch.spark.files import FrameFiles, few_listing_tasks, files_of, literal
 
 if TYPE_CHECKING:
@@ -38,18 +38,18 @@ class SparkBatch:
     of the current block's start, ``None`` outside a block.
     """
 
-    def __init__(self, spark: SparkSession, handover: Handover, manifest: Manifest, files: FrameFiles) -> None:
+    def __init__(self, spark: SparkSession, order: WorkOrder, manifest: Manifest, files: FrameFiles) -> None:
         self.spark = spark
         self.manifest = manifest
-        self.attempt = handover.attempt
+        self.attempt = order.attempt
         self.start_id: str | None = None
-        self._work = handover.work
-        self._token = handover.token
+        self._work = order.work
+        self._token = order.token
         self._files = files
-        uri = rewritten(handover.manifest, handover.schemes)
+        uri = rewritten(order.manifest, order.schemes)
         self._folder = uri.rpartition("/")[0]
         inside = layout.staging_of(uri, manifest.namespace, manifest.batch_id)
-        self._staging = inside or rewritten(manifest.staging, handover.schemes)
+        self._staging = inside or rewritten(manifest.staging, order.schemes)
         self._outputs: dict[str, str] = {}
 
     @property
@@ -248,10 +248,10 @@ def open_batch(
     """
     given: dict[str, Any] = {"manifest": manifest, "attempt": attempt, "digest": digest}
     given.update(work=work, token=token, schemes=schemes)
-    handover = find_handover(spark, given)
-    uri = rewritten(handover.manifest, handover.schemes)
+    order = find_order(spark, given)
+    uri = rewritten(order.manifest, order.schemes)
     files = files_of(spark)
     content = files.read(uri)
-    if handover.digest and manifests.digest(content) != handover.digest:
+    if order.digest and manifests.digest(content) != order.digest:
         raise ManifestChanged(f"The manifest {uri} is not the one that was frozen.", uri=uri)
-    return SparkBatch(spark, handover, Manifest.loads(content), files)
+    return SparkBatch(spark, order, Manifest.loads(content), files)

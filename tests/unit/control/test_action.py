@@ -174,7 +174,7 @@ def test_a_row_that_changes_meanwhile_is_read_again() -> None:
     beat = lambda: found.store.replace(seen, batches.heartbeat(seen, seen.attempt, "app-9"))  # noqa: E731
     seen = found.expect_batch("b2")
     told, row = replace(found, store=Interrupted(found.store, BATCH, beat)).change(seen, never, noted)
-    assert (told.result, row.application) == ("dropped", (seen.attempt, "app-9"))
+    assert (told.result, row.spark_application) == ("dropped", (seen.attempt, "app-9"))
 
 
 def test_a_row_that_goes_or_is_written_all_the_time_is_left() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shardbatch.control.action import Action
-from shardbatch.control.lineage_hold import Hold, obstacle, robbed
+from shardbatch.control.lineage_hold import LineageHold, obstacle, robbed
 from shardbatch.control.verbs import RESET
 from shardbatch.core import lease as leases
 from shardbatch.core.batch import BatchState
@@ -124,7 +124,7 @@ def test_an_owner_that_is_over_is_not_robbed() -> None:
 
 def test_all_of_a_lineage_is_taken_or_nothing() -> None:
     asking = action(Verdict.OVER)
-    hold = Hold(asking)
+    hold = LineageHold(asking)
     assert hold.take(lambda rows: [row for row in rows if row.shard_id in ("s-free", "s-held")]) is None
     assert set(hold.rows) == {"s-free", "s-held"}
     assert asking.expect_lease("s-held").lease_owner == hold.taken
@@ -132,7 +132,7 @@ def test_all_of_a_lineage_is_taken_or_nothing() -> None:
     assert asking.expect_lease("s-held").lease_owner is None
 
     asking = action(Verdict.ACTIVE)
-    hold = Hold(asking)
+    hold = LineageHold(asking)
     left = hold.take(lambda rows: [row for row in rows if row.shard_id in ("s-free", "s-held")])
     assert left is not None
     assert (left.name, left.result) == ("s-held", "left")
@@ -142,7 +142,7 @@ def test_all_of_a_lineage_is_taken_or_nothing() -> None:
 
 def test_a_lease_that_another_reset_took_is_not_written() -> None:
     asking = action(Verdict.OVER)
-    hold = Hold(asking)
+    hold = LineageHold(asking)
     assert hold.take(lambda rows: [row for row in rows if row.shard_id == "s-free"]) is None
     seen = asking.expect_lease("s-free")
     assert asking.store.replace(seen, leases.seize(seen, str(ResetHolder("r2")), None, NOW))

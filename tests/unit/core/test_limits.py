@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from shardbatch.core.limits import Budget, ReadLimits
+from shardbatch.core.stop import Stop
 from shardbatch.errors import ConfigurationError
 
 
@@ -45,12 +46,12 @@ def test_enough_is_the_tip_or_a_record_of_after_the_start(arrival: int | None, a
 
 def test_whichever_limit_comes_first_counts() -> None:
     budget = Budget(ReadLimits(records=10, bytes=100), tip_ms=0, deadline=5.0)
-    assert budget.spent(4.9) is None
-    assert budget.spent(5.0) == "duration"
+    assert budget.full is None
     budget.bytes = 100
-    assert budget.spent(4.9) == "bytes"
+    assert budget.full is Stop.BYTES
     budget.records = 10
-    assert budget.spent(4.9) == "records"
+    assert budget.full is Stop.RECORDS
+    assert Budget(ReadLimits(), tip_ms=0, deadline=5.0, records=10**9, bytes=10**12).full is None
 
 
 @pytest.mark.parametrize(
