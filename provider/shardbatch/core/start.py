@@ -9,8 +9,8 @@ stand beside them and do not count.
 
 The race, step by step. An application may outlive the try that started it, and a retry may start another one beside it:
 
-1. A start leaves its begun marker before anything can be written to its folder. So no output exists of which nobody
-   knows.
+1. A start leaves its begun marker before anything can be written to its folder. So every output
+   is known.
 2. It leaves its done marker after all of its output is written. A start without it is half, or still at work.
 3. The try ends after its application, and leaves the end record as its last act. If the worker dies before that, there
    is no record, Airflow does not see a success, and the task runs again.

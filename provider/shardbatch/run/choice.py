@@ -16,7 +16,7 @@ The race, step by step. Applications write, tasks end, and other runs decide, al
 4. Every root is looked at before anything is written (:func:`_look`).
 5. Of an interval something is written before the decision: that live readers see it, to the application's row
    (``require_apart``), then its number and roots, to the interval's row (``draw_number``). Two runs over one interval
-   each get a number of their own, and the higher one counts for readers, whoever decides first. A commit that dies
+   each get a number of their own, and the higher one counts for readers, whichever decides first. A commit that dies
    after this leaves a number that is not used, and roots that are told more than they need.
 6. Drawing the number may show roots of a run that has drawn since: these are looked at as well, and then the decision
    is made.

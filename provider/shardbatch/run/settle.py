@@ -9,17 +9,17 @@ The race, step by step. A batch spans many rows, and a store changes one row at 
 3. A commit turns the row to ``COMMITTED``. This one write is the decision for all shards at once.
 4. The markers are written, then the leases move on, one by one.
 
-A process may die after any of these writes, and whoever comes next goes on from there:
+A process may die after any of these writes, and the next process goes on from there:
 
 * *After 1: stamps without a row.* Whether the freeze is dead or only slow is not known. So the row is created as
   ``VOID`` under the same key (:func:`void_absent`). Creating succeeds for one of the two. If the freeze was first, its
   batch stands and its stamps are kept. If the void row was first, the freeze cannot create its row any more: it learns
   that its batch was given up, and freezes anew. Only after that are stamps removed.
 * *After 2: a frozen batch.* Its leases stay as they are until a run that owns it commits, or a person decides.
-* *After 3: committed, but no marker.* Whoever sees the row writes the markers (:func:`mark`) before it moves a lease.
-  Their text comes from the row alone, so it does not matter who writes it, or how often.
+* *After 3: committed, but no marker.* A process that sees the row writes the markers (:func:`mark`) before it moves a
+  lease. Their text comes from the row alone, so it does not matter who writes it, or how often.
 * *Within 4: some leases moved.* Each is moved by compare-and-set while it carries the stamp (:func:`_change`), so a
-  lease is moved once, by whoever comes first. One that lost the race is read again: moved by another, it is done.
+  lease is moved once, by the first process. One that lost the race is read again: moved by another, it is done.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ The race, step by step, of a write over counter *c* whose answer does not come:
 1. The write may have been applied, or not, or it may still be on its way and be applied later.
 2. The row is read back, by a read that sees all writes before it.
 
-   * *It has our token:* the write was applied. Nobody else could have written that token.
+   * *It has our token:* the write was applied. No other write has that token.
    * *It has another counter than c, and another token:* someone else was first, so our condition cannot hold any more.
      Or ours was applied, and someone wrote over it since: then our token is gone, and "not applied" is answered. The
      caller reads the row and decides anew, as after any race that it lost. So a caller must not take that answer as
