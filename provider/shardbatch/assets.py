@@ -13,10 +13,11 @@ SCHEME = "x-shardbatch"
 
 
 def committed_batches(app_name: str, stream_name: str) -> Asset:
-    """The asset of which every committed batch with records makes an event.
+    """The asset of an application: every newly committed batch with records makes an event of it.
 
-    A DAG that is scheduled on it should take an event for a call to look, not for data or a count: events that come
-    close together may be merged. An event's ``extra`` has the batch's id, counts, lag and some checkpoints.
+    A DAG that is scheduled on the asset should treat an event as a signal to look, not as data or a count, because
+    Airflow may merge events that come close together. An event's ``extra`` has the batch's id, counts, lag and some
+    checkpoints.
     """
     address = f"{quote(app_name, safe='')}/{quote(stream_name, safe='')}"
     return Asset(name=f"{app_name}/{stream_name}", uri=f"{SCHEME}://{address}", group="shardbatch")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task of a block may not be, found while the DAG file is parsed: each fault as its text and what to do."""
+"""The rules for tasks of a block, checked while the DAG file is parsed. Each fault has a text and a remedy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Fault = tuple[str, str]
 
 
 def dag_fault(dag: Any) -> Fault | None:
-    """What is wrong with a DAG that a group stands in; ``None``: nothing."""
+    """The fault of a DAG that contains a group; ``None`` if there is none."""
     if dag.fail_fast:
         return (
             "the DAG has fail_fast=True: Airflow would end the reads and the work beside the first task that fails, "
@@ -31,7 +31,7 @@ def dag_fault(dag: Any) -> Fault | None:
 
 
 def place_fault(task: Any, freeze: FreezeOperator) -> Fault | None:
-    """What is wrong with a task, of ours or the author's, where it stands; ``None``: nothing."""
+    """The fault of a task, ours or the author's, at its place in the DAG; ``None`` if there is none."""
     after_freeze = task.task_id in freeze.downstream_task_ids and not task.is_teardown
     if after_freeze and task.trigger_rule != TriggerRule.ALL_SUCCESS:
         return (
@@ -54,7 +54,7 @@ def place_fault(task: Any, freeze: FreezeOperator) -> Fault | None:
 
 
 def end_fault(task: Any, commit: CommitOperator) -> Fault | None:
-    """Why commit would not know how an instance of a work task has ended; ``None``: it would."""
+    """Why commit could not learn how an instance of a work task has ended; ``None`` if it could."""
     if task.task_id in (commit.given or ()) and (remedy := _ends_elsewhere(task)):
         return (
             f"task {task.task_id!r} may be given the batch and does not end in a worker, so it can leave no end "
@@ -75,7 +75,7 @@ def end_fault(task: Any, commit: CommitOperator) -> Fault | None:
 
 
 def _ends_elsewhere(task: Any) -> str | None:
-    """What to do with a task that ends in the triggerer, or in Airflow itself once it has started another run."""
+    """The remedy for a task that ends in the triggerer, or in Airflow itself after it has started another run."""
     if _said(task, "end_from_trigger"):
         return "Give it end_from_trigger=False, so that it ends in a worker."
     if task.task_type == "TriggerDagRunOperator" and not (
@@ -94,13 +94,13 @@ def _said(task: Any, name: str) -> bool:
 
 
 def _expanded(task: Any) -> Mapping[str, Any]:
-    """What a mapped task is mapped over, by the name of its argument, where it is known."""
+    """The values that a mapped task is mapped over, by the name of its argument, if they are known."""
     found = task.expand_input.value
     return found if isinstance(found, Mapping) else {}
 
 
 def time_fault(of_task: timedelta | None, of_run: timedelta | None, limits: ReadLimits) -> Fault | None:
-    """What is wrong with the time that Airflow's own limits leave a read: those of its task and of the DAG's runs."""
+    """The fault if Airflow's own limits, of the task and of the DAG's runs, leave a read no time."""
     if of_task is not None and time_to_read(of_task) <= timedelta(0):
         return (
             f"the execution_timeout of its read task is {of_task}, of which {LEAST_LANDING} is kept to land what was "

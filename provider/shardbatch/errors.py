@@ -5,26 +5,26 @@
 
     ShardbatchError
     ├── ConfigurationError          what the author or the deployment wrote cannot work
-    │   ├── ConnectionUnknown       Airflow does not know a connection, or its credentials cannot be had just now
+    │   ├── ConnectionUnknown       Airflow does not know a connection, or its credentials are unavailable at the moment
     │   ├── ApplicationUnknown      the lease store has no such application
     │   ├── UnsupportedSchema       rows, a manifest or a handover of a version that this one cannot read
     │   ├── StreamRecreated         the stream under this name is another one than the checkpoints belong to
-    │   ├── ApplicationTaken        another DAG or group claims this application's leases already
+    │   ├── ApplicationTaken        another DAG or group already claims this application's leases
     │   ├── OutputTaken             an output root belongs to another application
-    │   ├── StagingMoved            staging is set to another folder than slices or batches stand in
-    │   └── ImportUnfinished        leases of KCL were begun to be taken over; until that is done nothing is claimed
+    │   ├── StagingMoved            unfinished slices or batches are in another folder than staging is set to
+    │   └── ImportUnfinished        an import of KCL's leases has begun and has not ended; until then claims fail
     ├── SourceError                 the stream could not be read
     │   ├── StreamNotFound
     │   ├── ShardNotFound
     │   ├── Throttled               refused for the rate; the reader waits and asks again
-    │   ├── IteratorExpired         the reader asks for another from its last position
-    │   └── InvalidAnswer           an answer that must not be believed (cut short, no end and no children, …)
+    │   ├── IteratorExpired         the reader requests another one from its last position
+    │   └── InvalidAnswer           an answer that cannot be trusted (cut short, no end and no children, …)
     ├── StoreError                  the lease store could not be read or written
     │   └── StoreNotFound           its table is missing and must not be created
     ├── StagingError                landed files or a manifest could not be read or written
-    │   ├── StagingMissing          the staging folder itself is not there
+    │   ├── StagingMissing          the staging folder itself does not exist
     │   ├── ManifestChanged         a manifest is not the one that was frozen
-    │   └── SlicesGone              files of a batch that is to be replayed are not there any more
+    │   └── SlicesGone              files of a batch that is to be replayed no longer exist
     ├── ProtocolError               the state of leases and batches forbids this step
     │   ├── LeaseLost               another owner has it now; this one stops and changes nothing
     │   ├── AttemptAlive            an older attempt of the batch may still be running
@@ -32,11 +32,11 @@
     │   ├── WorkFailed              a task of the block failed or did nothing
     │   ├── ReplayRefused           the batch is not committed, or its owner is at work
     │   ├── WorkersAlive            KCL workers move the leases that are to be taken over
-    │   ├── VerbRefused             a task that acts for a person left something as it was
+    │   ├── VerbRefused             a task that acts for a person left something unchanged
     │   └── BatchParked             the batch waits for a person
     ├── JobFailed                   the Spark application of a batch ended without success
-    ├── StartUnfinished             an application ended well and left a block of open_batch half done
-    ├── OwnerUnknown                Airflow could not say whether an owner is over, so nothing of it is taken
+    ├── StartUnfinished             an application ended with success and left a block of open_batch half done
+    ├── OwnerUnknown                Airflow could not say whether an owner has finished, so nothing of it is taken
     ├── GapFound                    records expired before they were read
     ├── ShardsFailed                some shards could not be read; the others are committed
     └── Starving                    leases are held by others for too long
@@ -63,7 +63,7 @@ class ShardbatchError(Exception):
             self.remedy = remedy
         if retryable is not None:
             self.retryable = retryable
-        # A driver's words, or a URL, may stand in it.
+        self.message = masked(text)  # without the remedy; a driver's words, or a URL, may stand in it
         super().__init__(masked("{} {}".format(text, self.remedy).strip()))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -84,16 +84,16 @@ class ConfigurationError(ShardbatchError):
 
 
 class ConnectionUnknown(ConfigurationError):
-    """Airflow does not know a connection, or its credentials cannot be had: wrong, or for a moment only."""
+    """Airflow does not know a connection, or its credentials are unavailable, permanently or for a moment."""
 
     retryable = True
-    remedy = "It is tried again, since a secrets backend or the API server may have been away for a moment."
+    remedy = "It is tried again, because a secrets backend or the API server may have been unavailable for a moment."
 
 
 class ApplicationUnknown(ConfigurationError):
     """There is no such application in this lease store."""
 
-    remedy = "Check app_name, stream_name and the store; its first claim makes it."
+    remedy = "Check app_name, stream_name and the store. The first claim creates the application."
 
 
 class UnsupportedSchema(ConfigurationError):
@@ -106,17 +106,17 @@ class StreamRecreated(ConfigurationError):
     """The stream was deleted and created again under its name; the checkpoints belong to the old one."""
 
     remedy = (
-        "Begin anew on it with 'airflow shardbatch reset --all --stream-id' and the new identity, or choose another "
-        "app_name: then the rows of the old stream stay as they are."
+        "Start again on it with 'airflow shardbatch reset --all --stream-id' and the new identity. Or choose another "
+        "app_name: then the rows of the old stream stay unchanged."
     )
 
 
 class ApplicationTaken(ConfigurationError):
-    """Another DAG or group claims this application's leases already; each would get a part of the records."""
+    """Another DAG or group already claims this application's leases; each would get a part of the records."""
 
     remedy = (
-        "Give this one an app_name of its own. If both are to divide the shards, or this one takes the other's place, "
-        "say claim=ClaimOptions(shared=True)."
+        "Give this one an app_name of its own. If both are to divide the shards, or this one replaces the other, "
+        "set claim=ClaimOptions(shared=True)."
     )
 
 
@@ -124,38 +124,38 @@ class OutputTaken(ConfigurationError):
     """An output root belongs to another application; readers would see the records of both."""
 
     remedy = (
-        "Give this application a root of its own. If both are meant to write there, say output=Outputs(shared=True) in "
-        "both; if this one takes the other's place, 'airflow shardbatch adopt-root' hands the root over."
+        "Give this application a root of its own. If both are meant to write there, set output=Outputs(shared=True) in "
+        "both. If this one replaces the other, 'airflow shardbatch adopt-root' hands the root over."
     )
 
 
 class StagingMoved(ConfigurationError):
-    """Staging is set to another folder than the one in which slices, or a batch, stand that are not done."""
+    """Unfinished slices, or an unfinished batch, are in another folder than the one that staging is set to."""
 
     remedy = (
         "Set staging back to the old folder until a run has committed them, then change it. If its files are gone: "
         "drop the batch ('airflow shardbatch drop'), and reset the shards to where they stand ('airflow shardbatch "
-        "reset --shard ... --to' with the checkpoint that 'airflow shardbatch shards' shows): they are read anew, as "
+        "reset --shard ... --to' with the checkpoint that 'airflow shardbatch shards' shows): they are read again, as "
         "far as the stream still has the records."
     )
 
 
 class ImportUnfinished(ConfigurationError):
-    """Leases of KCL were begun to be taken over into this application; until that is done nothing is claimed."""
+    """An import of KCL's leases into this application has begun and has not ended; until then claims fail."""
 
-    remedy = "Call 'airflow shardbatch import-kcl' again: it finishes. Or choose another app_name."
+    remedy = "Run 'airflow shardbatch import-kcl' again: it finishes the import. Or choose another app_name."
 
 
 class SourceError(ShardbatchError):
     """The stream could not be read."""
 
-    remedy = "The task may simply be retried: nothing was committed."
+    remedy = "Retry the task: nothing was committed."
 
 
 class StreamNotFound(SourceError):
     """The stream does not exist."""
 
-    remedy = "Check the stream's name, region and account in the DAG and in its connection."
+    remedy = "Check the stream's name in the DAG, and its connection."
     retryable = False
 
     def __init__(
@@ -174,21 +174,21 @@ class StreamNotFound(SourceError):
 class ShardNotFound(SourceError):
     """The shard is gone from the stream."""
 
-    remedy = "Its retention has passed; what was not read of it is recorded as a gap."
+    remedy = "Its retention has passed. The unread part of it is recorded as a gap."
 
 
 class Throttled(SourceError):
     """The service refused a call for its rate."""
 
-    remedy = "Other readers share the shard's 5 calls and 2 MiB a second; lower their rate or use enhanced fan-out."
+    remedy = "Other readers share what the service allows: lower their rate."
 
 
 class IteratorExpired(SourceError):
-    """The shard iterator is older than its five minutes."""
+    """The service has forgotten the place of a read (its iterator): it was not asked in time."""
 
 
 class InvalidAnswer(SourceError):
-    """The service's answer is incomplete or contradicts itself and is not believed."""
+    """The service's answer is incomplete or contradicts itself, so it is not used."""
 
 
 class StoreError(ShardbatchError):
@@ -207,7 +207,7 @@ class StoreNotFound(StoreError):
 class StagingError(ShardbatchError):
     """The staging area could not be read or written."""
 
-    remedy = "Check that the staging folder exists, is writable for the workers and has space left."
+    remedy = "Check that the staging folder exists, that the workers may write to it, and that it has space left."
 
     def __init__(
         self,
@@ -223,9 +223,9 @@ class StagingError(ShardbatchError):
 
 
 class StagingMissing(StagingError):
-    """The staging folder is not there. It is not made: a mount that is missing must not become an empty folder."""
+    """The staging folder does not exist. It is not created: a missing mount must not become an empty folder."""
 
-    remedy = "Mount it on every worker, or create it, writable for the workers' user; then clear the task."
+    remedy = "Mount it on every worker, or create it so that the workers' user may write to it; then clear the task."
     retryable = False
 
 
@@ -249,9 +249,9 @@ class ManifestChanged(StagingError):
 
 
 class SlicesGone(StagingError):
-    """Files of a batch that is to be replayed are not in staging any more."""
+    """Files of a batch that is to be replayed are no longer in staging."""
 
-    remedy = "Restore them under the same names from a backup of staging; what it removes cannot be replayed."
+    remedy = "Restore them under the same names from a backup of staging. Without them the batch cannot be replayed."
     retryable = False
 
 
@@ -262,7 +262,7 @@ class ProtocolError(ShardbatchError):
 
 
 class LeaseLost(ProtocolError):
-    """Another owner has this work now; nothing was changed."""
+    """Another owner has this work; nothing was changed."""
 
     remedy = "Nothing is lost: the other owner finishes it. 'airflow shardbatch status' shows who has it."
 
@@ -270,7 +270,7 @@ class LeaseLost(ProtocolError):
 class AttemptAlive(ProtocolError):
     """An older attempt of this batch may still be running."""
 
-    remedy = "It is tried again; end the older application, or lower attempt_grace."
+    remedy = "It is tried again. To speed this up, end the older application, or lower attempt_grace."
     retryable = True
 
 
@@ -279,70 +279,70 @@ class NothingFinished(ProtocolError):
 
     remedy = (
         "Run the work under 'with open_batch(spark) as batch' and write to batch.output(...), "
-        'or say policies=Policies(sink="own") if the sink is atomic by itself.'
+        'or set policies=Policies(sink="own") if the sink is atomic by itself.'
     )
 
 
 class JobFailed(ShardbatchError):
     """The Spark application of a batch ended without success."""
 
-    remedy = "Nothing is lost: mend the job, then clear this task; the same batch runs again."
+    remedy = "Nothing is lost: fix the job, then clear this task; the same batch runs again."
 
 
 class StartUnfinished(ShardbatchError):
-    """An application has ended, but it entered a block of open_batch that it did not leave well."""
+    """An application has ended, but it left a block of open_batch with an error, or ended inside the block."""
 
-    remedy = "Let errors leave the block and end the application; then run the task again: its output is not half then."
+    remedy = "Let errors leave the block and end the application; then run the task again."
 
 
 class WorkFailed(ProtocolError):
     """A task of the block failed or did no work, so nothing is committed."""
 
-    remedy = "Mend the task and clear it; the same batch runs again."
+    remedy = "Fix the task and clear it; the same batch runs again."
 
 
 class ReplayRefused(ProtocolError):
     """The batch cannot be replayed now; nothing was changed."""
 
-    remedy = "Let that run end, or end it, and try again; or clear that run: a run that is cleared replays its batch."
+    remedy = "Let that run end, or end it, and try again. Or clear that run: a cleared run replays its batch."
 
 
 class WorkersAlive(ProtocolError):
-    """KCL workers move the leases that are to be taken over."""
+    """KCL workers still change the leases that are to be taken over."""
 
     remedy = (
-        "Stop every worker of that KCL application, then call 'airflow shardbatch import-kcl' again; a longer --watch "
-        "finds workers whose failover time is longer."
+        "Stop every worker of that KCL application, then run 'airflow shardbatch import-kcl' again. A longer --watch "
+        "finds workers with a longer failover time."
     )
 
 
 class VerbRefused(ProtocolError):
-    """What a person asked for was not done, or not all of it; each row says why."""
+    """The requested action was not done, or not completely; each row says why."""
 
-    remedy = "Do what the reasons say and clear this task: what is done already is not done again."
+    remedy = "Do what the reasons say and clear this task: what is already done is not done again."
 
 
 class BatchParked(ProtocolError):
     """The batch is parked."""
 
     remedy = (
-        "Mend the work and resume it with 'airflow shardbatch unpark --batch', or let its shards go on without it with "
+        "Fix the work and resume it with 'airflow shardbatch unpark --batch', or let its shards go on without it with "
         "'airflow shardbatch set-aside --batch'."
     )
 
 
 class OwnerUnknown(ShardbatchError):
-    """Airflow could not say whether the owner of a lease is over, so nothing of it is taken."""
+    """Airflow could not say whether the owner of a lease has finished, so nothing of it is taken."""
 
-    remedy = "The task may be retried; see that the API server answers and that the worker may ask it for other runs."
+    remedy = "Retry the task. Check that the API server answers and that the worker may ask it about other runs."
 
 
 class GapFound(ShardbatchError):
     """Records expired before they were read."""
 
     remedy = (
-        "Look at 'airflow shardbatch shards'; 'airflow shardbatch accept-gap' lets them go on with what is left, gap "
-        'noted, as policies=Policies(gap="record") does for every gap.'
+        "Look at 'airflow shardbatch shards'. 'airflow shardbatch accept-gap' records the gap and lets the shards go "
+        'on with what is left; policies=Policies(gap="record") does so for every gap.'
     )
     retryable = False
 
@@ -350,12 +350,15 @@ class GapFound(ShardbatchError):
 class ShardsFailed(ShardbatchError):
     """Some shards could not be read; all others are committed."""
 
-    remedy = "The next run tries them again; the log names each shard and its error."
+    remedy = "The next run tries them again. The log names each shard and its error."
     retryable = False
 
 
 class Starving(ShardbatchError):
     """Leases have been held by others for longer than stuck_after while records wait."""
 
-    remedy = "'airflow shardbatch status' names the owners; end them, or 'airflow shardbatch release' what is stale."
+    remedy = (
+        "'airflow shardbatch status' names the owners. End their runs, or free stale leases with "
+        "'airflow shardbatch release'."
+    )
     retryable = False

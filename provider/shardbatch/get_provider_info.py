@@ -43,27 +43,28 @@ def _option(description: str, example: str) -> dict[str, Any]:
 
 OPTIONS = {
     "deployment_id": _option(
-        "A name that no other Airflow deployment using the same lease store has. It stands in the owner of every "
-        "lease. Needed with every lease store but a SQLite file.",
+        "A name that is unique among the Airflow deployments that share the lease store. It is part of the owner of "
+        "every lease. Needed with every lease store except a SQLite file.",
         "airflow-prod-eu",
     ),
     "leases": _option(
-        "The lease store of groups that name none: ``dynamodb://TABLE?aws_conn_id=aws_default&region=eu-west-1`` or "
-        "``sql://CONN_ID``.",
+        "The lease store of groups that do not name one: ``dynamodb://TABLE?aws_conn_id=aws_default&region=eu-west-1`` "
+        "or ``sql://CONN_ID``.",
         "dynamodb://shard_leases?aws_conn_id=aws_default",
     ),
     "staging": _option(
-        "The staging folder of groups that name none: a URI, for S3 with the connection to use as ``?aws_conn_id=``; "
-        "of a mounted folder with ``?private=false`` if its files may be read by all users of a machine.",
+        "The staging folder of groups that do not name one. It is a URI: for S3 with the connection to use as "
+        "``?aws_conn_id=``; for a mounted folder with ``?private=false`` if all users of a machine may read its files.",
         "s3://lake/staging?aws_conn_id=aws_default",
     ),
     "store_timeout": _option(
-        "Seconds that one call of a SQL lease store may take, 1 to 3600; empty: 30. A store that is silent for longer "
-        "fails the call; a write whose answer did not come is looked for before anything goes on.",
+        "Seconds that one call of a SQL lease store may take, 1 to 3600; empty: 30. If the store does not answer in "
+        "this time, the call fails. If the answer of a write does not come, shardbatch first checks whether the write "
+        "was applied.",
         "30",
     ),
     "staging_timeout": _option(
-        "Seconds for which S3 may be silent in one call for the staging folder, 1 to 3600; empty: 60. A folder on a "
+        "Seconds for which S3 may send nothing in one call for the staging folder, 1 to 3600; empty: 60. A folder on a "
         "mount waits as long as its mount options say.",
         "60",
     ),

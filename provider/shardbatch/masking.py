@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passwords, keys and tokens are not shown: in errors, in what is printed of a store, in the errors behind an error.
+"""Passwords, keys and tokens are hidden in errors, in the errors behind them, and in the printed form of a store.
 
-Two ways: what looks like a secret in a text is hidden, and the secrets of a connection wherever they stand in it.
+There are two ways: texts that look like a secret are hidden, and the secrets of a connection wherever they occur.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ HIDDEN = "***"
 #: A text that is shorter than this is hidden only where it stands as a secret: of `a` every letter would go.
 SHORTEST = 4
 
-#: ``//user:password@host``; the password may have slashes and at signs that nobody quoted.
+#: ``//user:password@host``; the password may contain unquoted slashes and at signs.
 _USERINFO = re.compile(r"(//[^\s/@:?#]{0,256}):(\S{1,2000})@")
 #: ``user:password@host`` with nothing before it; an ARN with an at sign behind it is none, ``User:arn:…`` neither.
 _BARE = re.compile(r"""(?<![^\s'"(=<\[,`])(?!arn:)([^\s:/@'"(=<\[,`]{1,256}):(?!//|arn:)(\S{1,2000})@(?=[\w\[.-])""")
@@ -35,8 +35,8 @@ _SECRET_NAME = re.compile(rf"(?i){_SECRET}|{_OTHERS}")
 def masked(text: str, secrets: Iterable[str] = ()) -> str:
     """A text without secrets, for people and logs.
 
-    :param text: whatever somebody else may have said: a driver, a service, a person.
-    :param secrets: known ones, hidden wherever they stand, also as a URL quotes them; default: none is known.
+    :param text: a text from elsewhere: a driver, a service, a person.
+    :param secrets: known secrets, hidden wherever they occur, also in URL-quoted form; default: none.
     """
     text = hidden(text, secrets)
     text = _USERINFO.sub(rf"\1:{HIDDEN}@", text)
@@ -47,7 +47,7 @@ def masked(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def hidden(text: str, secrets: Iterable[str]) -> str:
-    """A text without these secrets, wherever they stand, also as a URL quotes them."""
+    """A text without these secrets, also where they are quoted as in a URL."""
     for secret in sorted(_forms(secrets), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
@@ -71,7 +71,7 @@ def secrets_in(fields: Mapping[str, object]) -> list[str]:
 
 def shown(error: BaseException, secrets: Iterable[str] = ()) -> BaseException | None:
     """The error, to be chained to one of ours (``raise … from shown(error)``), or ``None`` if it or one behind it holds
-    a secret: whoever logs ours with its traceback would print that too."""
+    a secret, because the traceback of our error would print that secret too."""
     known = list(secrets)
     texts = [str(one) for one in _chain(error)]
     return error if all(masked(text, known) == text for text in texts) else None

@@ -19,7 +19,7 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.renamed import renamed
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.operators.claim import ClaimOperator
 from shardbatch.operators.commit import CommitOperator, ReportOperator
 from shardbatch.operators.end_record import is_given, record_ends
@@ -72,30 +72,31 @@ FIXED = HELD.union(*map(_own_arguments, STEPS.values()))
 
 @renamed(policy="policies")
 class StreamBatch(TaskGroup):
-    """A batch of a stream: the tasks of the ``with`` block work on it, and checkpoints move when all have succeeded.
+    """A batch of a stream. The tasks in the ``with`` block work on it; when all succeed, the checkpoints move.
 
-    An empty block lands only: with ``Policies(sink="own")`` commit follows freeze at once, and the landed files that
-    ``committed["manifest_uri"]`` describes are the product.
+    An empty block only lands records: with ``Policies(sink="own")`` commit follows freeze at once, and the product is
+    the landed files that ``committed["manifest_uri"]`` describes.
 
-    It makes the tasks ``claim``, ``read`` (mapped), ``freeze``, ``commit`` and ``report``; the last stands beside the
-    group and fails when something must fail the run after its commit. ``manifest_uri``, ``manifest_digest``,
-    ``batch_id``, ``attempt`` and ``record_count`` are outputs of ``freeze`` for templated fields, ``args`` and
-    ``environment`` have them as an application wants them; ``committed`` is the outcome.
+    The group makes the tasks ``claim``, ``read`` (mapped), ``freeze``, ``commit`` and ``report``. ``report`` stands
+    beside the group and fails if something must fail the run after its commit.
+    ``manifest_uri``, ``manifest_digest``, ``batch_id``, ``attempt`` and ``record_count`` are outputs of ``freeze`` for
+    templated fields. ``args`` and ``environment`` contain the same in the form that an application takes.
+    ``committed`` is the outcome.
 
-    :param group_id: as in ``TaskGroup``; it stands in the owner of the leases.
-    :param app_name: an independent consumer of the stream; no slash.
-    :param stream: what is read.
+    :param group_id: as in ``TaskGroup``; it is a part of the owner's name on the leases.
+    :param app_name: names an independent consumer of the stream; no slash.
+    :param stream: the stream to read.
     :param leases: where leases are kept, default: the setting ``[shardbatch] leases``.
-    :param staging: where slices and manifests stand, default: the setting ``[shardbatch] staging``.
+    :param staging: where slices and manifests are kept, default: the setting ``[shardbatch] staging``.
     :param limits: how much one run reads, default ``ReadLimits()``.
     :param claim: how leases are claimed, default ``ClaimOptions()``.
     :param policies: what to do when something cannot go on, default ``Policies()``.
     :param output: what the application's output roots are to their readers, default ``Outputs()``.
-    :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "kinesis"}}``. Default: three
+    :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "streams"}}``. Default: three
         retries, with a delay that grows from 10 seconds to 5 minutes, each unless ``default_args`` say otherwise.
         ``docs/airflow-settings.md`` has what our tasks make of every argument.
     :param task_group_kwargs: arguments of ``TaskGroup``.
-    :raises ConfigurationError: naming the DAG and the group, for whatever can be known to be wrong at parse time.
+    :raises ConfigurationError: for every mistake that can be found at parse time; it names the DAG and the group.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class StreamBatch(TaskGroup):
         group_id: str,
         *,
         app_name: str,
-        stream: KinesisStream,
+        stream: Stream,
         leases: Leases | None = None,
         staging: Staging | None = None,
         limits: ReadLimits | None = None,
@@ -140,8 +141,8 @@ class StreamBatch(TaskGroup):
         return self.spec.app_name
 
     @property
-    def stream(self) -> KinesisStream:
-        """What is read."""
+    def stream(self) -> Stream:
+        """The stream that is read."""
         return self.spec.stream
 
     @property
@@ -151,7 +152,7 @@ class StreamBatch(TaskGroup):
 
     @property
     def staging(self) -> Staging:
-        """Where slices and manifests stand."""
+        """Where slices and manifests are kept."""
         return self.spec.staging
 
     @property
@@ -161,34 +162,34 @@ class StreamBatch(TaskGroup):
 
     @property
     def attempt(self) -> XComArg:
-        """The number of the attempt that this pass of the block is."""
+        """The number of the attempt for which the block runs."""
         return self._frozen("attempt")
 
     @property
     def manifest_uri(self) -> XComArg:
-        """Where the manifest stands: all that an application needs."""
+        """The URI of the manifest, which has everything that an application needs."""
         return self._frozen("manifest_uri")
 
     @property
     def manifest_digest(self) -> XComArg:
-        """The digest that the manifest must have."""
+        """The digest of the manifest as it was frozen."""
         return self._frozen("manifest_digest")
 
     @property
     def record_count(self) -> XComArg:
-        """Records in the batch."""
+        """The number of records in the batch."""
         return self._frozen("record_count")
 
     @property
     def args(self) -> list[str]:
-        """The argument list from which ``open_batch`` finds the batch, for an operator that starts an application:
-        templates, for a templated field of that operator, which also tell for which task and try it works."""
+        """The argument list from which ``open_batch`` finds the batch, for a templated field of an operator that starts
+        an application. Its templates also say for which task and which try the application works."""
         found: list[str] = self._ours["freeze"].args
         return found
 
     @property
     def environment(self) -> dict[str, str]:
-        """The same as environment variables, for a templated field such as ``env``."""
+        """The same as ``args``, as environment variables for a templated field such as ``env``."""
         found: dict[str, str] = self._ours["freeze"].environment
         return found
 
@@ -196,7 +197,7 @@ class StreamBatch(TaskGroup):
     def committed(self) -> XComArg:
         """The outcome of commit, for tasks after the group: ``batch_id``, ``manifest_uri``, ``newly``, ``records``, ….
 
-        ``batch_id`` and ``manifest_uri`` are ``None`` where there was nothing to commit.
+        ``batch_id`` and ``manifest_uri`` are ``None`` if there was nothing to commit.
         """
         output: XComArg = self._ours["commit"].output["committed"]
         return output
@@ -234,10 +235,10 @@ class StreamBatch(TaskGroup):
         self._ours["report"] = self._make_report(commit)
 
     def _make_report(self, commit: CommitOperator) -> Any:
-        """What fails a run after its commit. It stands beside the group: arrows that leave that begin at commit.
+        """The task that can fail a run after its commit. It is outside the group: tasks after the group follow commit.
 
-        A teardown would be passed over as well. But a run that a person marks as failed goes on for a teardown that is
-        still to come, and Airflow then finds every leaf skipped and calls the run a success.
+        Airflow would also leave a teardown out of that. But if a person marks a run as failed, Airflow still runs a
+        teardown that has not run yet; it then finds every leaf skipped and calls the run a success.
         """
         beside = {
             "task_id": self.child_id("report"),
@@ -296,7 +297,7 @@ class StreamBatch(TaskGroup):
     # ------------------------------------------------------------------ the author's tasks
 
     def add(self, task: DAGNode) -> DAGNode:
-        """Add a task or a group; called by Airflow.
+        """Add a task or a group; Airflow calls this.
 
         :raises ConfigurationError: if its id is one of ours.
         """
@@ -343,7 +344,7 @@ class StreamBatch(TaskGroup):
             self._require(end_fault(task, commit))
         commit.idle = sorted(task.task_id for task in work if task.inherits_from_empty_operator)
         ending = [task for task in work if task.task_id not in commit.idle]
-        alone = given or [task.task_id for task in ending]  # whoever looks the batch up in its own code is not seen
+        alone = given or [task.task_id for task in ending]  # code that looks the batch up by itself is not seen
         for task in ending:
             record_ends(task, self.spec, freeze.task_id, only=alone == [task.task_id])
         freeze.skips = sorted(inside)
@@ -352,7 +353,7 @@ class StreamBatch(TaskGroup):
         claim.freeze_task = freeze.task_id
 
     def _require_landing_only(self, inside: Mapping[str, Any]) -> None:
-        """See that a block without work is meant: its files and manifest are what is wanted."""
+        """Check that a block without work is intended, because its files and manifest are the product."""
         if inside:
             raise self._wrong(
                 f"it has no work inside, only {sorted(inside)[0]!r}.",
@@ -375,19 +376,19 @@ class StreamBatch(TaskGroup):
 
 #: What the trigger form says of an interval.
 _APART = (
-    "The run works on records that arrived in this time, also if they are committed already. Its output is not among "
+    "The run works on records that arrived in this time, even if they are committed already. Its output is not among "
     "what readers of the live application see: read_committed(spark, out, interval=(from, to)) reads it."
 )
 
 
 def batch_params(group_id: str) -> dict[str, Param]:
-    """DAG params through which a run may ask something of a group, for the trigger form; all are empty by default.
+    """DAG params with which a run can set options of a group, for the trigger form. All are empty by default.
 
     ``<group>.mode`` (``incremental`` or ``interval``), ``<group>.from`` and ``.to`` (records that arrived between them;
     they make the mode ``interval``), ``<group>.replay`` (the id of a committed batch: the run works on that again and
-    reads nothing; with none of the others), ``<group>.max_shards``, ``.duration_s``, ``.run_duration_s``,
+    reads nothing; it excludes the others), ``<group>.max_shards``, ``.duration_s``, ``.run_duration_s``,
     ``.records`` and ``.bytes`` (instead of the group's arguments; not with an interval, which is read whole). A run's
-    conf wins over DAG params, these over arguments.
+    conf takes precedence over DAG params, and these over arguments.
 
     :param group_id: the full id of the group.
     """

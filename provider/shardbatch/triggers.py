@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trigger that a claim waits with, so that it holds no worker while it looks on (PROTOCOL T8)."""
+"""The trigger with which a claim waits, so that it holds no worker while it watches rows (PROTOCOL T8)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 
 class TimePassed(BaseTrigger):
-    """Fires when so many seconds have passed on the triggerer's monotonic clock, counted from when it began.
+    """Fires when a number of seconds have passed on the triggerer's monotonic clock since the trigger began.
 
-    It never fires early, whatever the clocks of the worker before and the one after say: a triggerer that takes it over
-    begins anew.
+    It never fires early, whatever the clocks of the workers say. If another triggerer takes it over, the time begins
+    again.
 
-    :param seconds: the time, 0 or more.
+    :param seconds: the time to wait, 0 or more.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -108,7 +108,7 @@ def test_a_failed_application_fails_the_task_and_closes_the_attempt(ran: Ran) ->
     found = ran.found["job_fails"]
     assert found["error"] == (
         f"JobFailed: The Spark application for attempt 1 of batch {found['batch_id']}, 12 records failed: it ended "
-        "with exit code 1: RuntimeError: the transform is broken. Nothing is lost: mend the job, then clear this task; "
+        "with exit code 1: RuntimeError: the transform is broken. Nothing is lost: fix the job, then clear this task; "
         "the same batch runs again."
     )
     assert (found["closed"], found["starts"]) == (1, [])

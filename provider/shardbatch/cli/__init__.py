@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``airflow shardbatch``: how an application stands, and the release of what nobody will come back for."""
+"""``airflow shardbatch``: shows the state of applications, and changes what is stuck."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def age(then_ms: int | None, now_ms: int) -> str:
 
 
 def until(then_ms: int | None, now_ms: int) -> str:
-    """How long it is yet until an instant: ``now`` if it is over, ``unknown`` if nobody knows it."""
+    """The time until an instant: ``now`` if it is over, ``unknown`` if the instant is unknown."""
     if then_ms is None:
         return "unknown"
     return span(then_ms - now_ms) if then_ms > now_ms else "now"
@@ -56,7 +56,7 @@ def size(count: int) -> str:
 def owner(text: str) -> str:
     """An owner in few words: dag, run, group; the deployment in front only tells owners apart in the rows."""
     parsed = Owner.parse(text) if text else None
-    return text or "nobody" if parsed is None else f"{parsed.dag_id} {parsed.run_id} {parsed.group_id}"
+    return text or "no owner" if parsed is None else f"{parsed.dag_id} {parsed.run_id} {parsed.group_id}"
 
 
 def summary(found: Status, now_ms: int) -> Table:

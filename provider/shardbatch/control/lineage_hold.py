@@ -6,12 +6,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 
-from shardbatch.control.action import TRIES, Action, Done
+from shardbatch.control.action import FORCE, TRIES, Action, Done
 from shardbatch.control.drop import discard, effect, free
 from shardbatch.core import lease as leases
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
+from shardbatch.core.ports import Verdict
 from shardbatch.errors import ShardbatchError
 from shardbatch.run.settle import mark, roll_forward, void_absent
 
@@ -24,7 +25,7 @@ def obstacle(action: Action, lease: Lease) -> str:
     """Why a lease cannot be taken for a reset; empty if it can."""
     batch = action.batch(lease.batch_id) if lease.batch_id is not None else None
     if batch is not None and batch.state is BatchState.COMMITTED:
-        if not batch.start or action.landing is not None:
+        if not batch.told or action.landing is not None:
             return ""
         return "its batch {} is committed, and the next claim moves it on first; or give staging".format(batch.batch_id)
     if batch is not None and batch.state is BatchState.VOID:
@@ -32,17 +33,28 @@ def obstacle(action: Action, lease: Lease) -> str:
     owner = (batch.owner if batch is not None else lease.lease_owner) or ""
     if action.force or ResetHolder.parse(owner) is not None:
         return ""
-    over = action.over(owner)
-    if over:
+    verdict = action.verdict(owner)
+    if verdict is Verdict.OVER:
         return ""
     what = "it is {} in batch {} of".format(batch.state.value, batch.batch_id) if batch is not None else "it is held by"
-    if over is False:
-        return "{} {}, which is at work; end that run first, or use force".format(what, owner)
-    return "{} {}; if that is over, {} it first, or use force".format(what, owner, "drop" if batch else "release")
+    if verdict is Verdict.ACTIVE:
+        return "{} {}, which is at work; end that run first, or {}".format(what, owner, FORCE)
+    return "{} {}; if that is over, {} it first, or {}".format(what, owner, "drop" if batch else "release", FORCE)
+
+
+def robbed(action: Action, lease: Lease) -> str:
+    """What to tell of the owner of a lease that is taken by force, after what else is told; of a batch its drop tells.
+
+    Empty without force, and where the owner is over.
+    """
+    owner = lease.lease_owner
+    if not action.force or lease.batch_id is not None or ResetHolder.parse(owner) is not None:
+        return ""
+    return "" if action.verdict(owner) is Verdict.OVER else "; {}".format(action.fate(owner))
 
 
 class LineageHold:
-    """What one reset has taken. It is nobody else's until it is freed, given back, or taken by another reset."""
+    """What one reset has taken. No other owner may take it until it is freed, given back, or taken by another reset."""
 
     def __init__(self, action: Action) -> None:
         self._action = action
@@ -103,7 +115,7 @@ class LineageHold:
         if batch.state is BatchState.COMMITTED:
             if self._action.landing is not None:
                 mark(self._action.landing, batch)
-            elif batch.start:
+            elif batch.told:
                 return False  # it was decided just now: an obstacle
             roll_forward(self._action, batch, [lease])
             return False

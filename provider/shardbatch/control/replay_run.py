@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, replace
 
 from shardbatch.control.action import Action
+from shardbatch.control.verbs import REPLAY
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import SYSTEM_CLOCK, LeaseStore
 from shardbatch.core.rows import Namespace
@@ -58,7 +59,7 @@ def plan_replay(
     dag_id = dag_id or (here.dag_id if here else None)
     if dag_id is None:
         raise ConfigurationError(
-            f"Batch {batch_id} belongs to {batch.owner or 'nobody'}, which names no DAG of this Airflow.",
+            f"Batch {batch_id} belongs to {batch.owner or 'no owner'}, which names no DAG of this Airflow.",
             remedy="Name the DAG and the group that are to replay it (--dag-id and --group-id, or the operator's "
             "target_dag_id and target_group_id).",
         )
@@ -92,8 +93,7 @@ def note_replay(store: LeaseStore, namespace: Namespace, planned: ReplayRun, *, 
     action = Action(
         namespace=namespace,
         store=store,
-        verb="replay",
-        past="replayed",
+        verb=REPLAY,
         actor=actor,
         reason=reason,
         dry_run=False,

@@ -27,7 +27,7 @@ class ShardStatus:
     ``all_read``: it is read to its end, so nothing of it can expire unread. Else no unread record arrived before
     ``unread_since_ms``, by the clock of the ``service`` or of a ``worker``; and none expires before
     ``expires_from_ms``, the retention later, or that instant itself where records of it may be gone already, although
-    the retention is longer now. Both are ``None`` if nobody knows. ``skipped`` counts the ranges that a person passed
+    the retention is longer now. Both are ``None`` if unknown. ``skipped`` counts the ranges that a person passed
     over and no batch tells yet: the next one does.
     """
 

@@ -137,6 +137,11 @@ class Batch(Row):
         return int(attempt), tuple(Recorded(name, work) for name, _, work in pairs)
 
     @property
+    def told(self) -> bool:
+        """Whether some root is told of its decision, also if that is that nothing is there (O4)."""
+        return bool(self.start or self.roots)
+
+    @property
     def possible_orphan(self) -> bool:
         """Whether its application may have left rows in the sink under an id that never commits (B6). A row does not
         say whether one ever started, so every discarded batch with records counts."""
@@ -173,7 +178,7 @@ def adopt(batch: Batch, owner: str) -> Batch:
 
 
 def disown(batch: Batch, note: str) -> Batch:
-    """B15: a frozen batch is nobody's, so the next claim adopts it (B3)."""
+    """B15: a frozen batch has no owner any more, so the next claim adopts it (B3)."""
     _require(batch.state is BatchState.FROZEN, batch, "only a frozen batch is released")
     return batch._next(owner="", note=_noted(batch, note))
 
@@ -200,7 +205,7 @@ def _claimed(batch: Batch, claim: str) -> tuple[str, ...]:
 
 def heartbeat(batch: Batch, now_ms: int, application: str | None, work: str = "") -> Batch:
     """B7: the latest attempt is alive, also if one of its tasks has ended; its applications' ids are kept."""
-    _require(batch.state in (BatchState.FROZEN, BatchState.COMMITTED), batch, "nobody works on it")
+    _require(batch.state in (BatchState.FROZEN, BatchState.COMMITTED), batch, "it is neither frozen nor committed")
     ref = batch.attempt_ref
     if application is not None:
         of_attempt, known = batch.spark_applications

@@ -16,8 +16,8 @@ def named_roots(batch: Batch) -> list[str]:
 
 
 def forget_root(batch: Batch, keep: Callable[[str], bool], note: str) -> Batch:
-    """O8: a root is gone for good: nobody waits for this batch's marker there any more, what its starts wrote there is
-    not looked for, all else of the decision stays. ``keep`` says of each root, as it is spelled, whether it stays."""
+    """O8: a root is gone permanently. No run waits for this batch's marker there any more, and what its starts wrote
+    there is not looked for. The rest of the decision stays. ``keep`` says for each root, as spelled, if it stays."""
     return replace(
         batch,
         row_count=batch.row_count + 1,

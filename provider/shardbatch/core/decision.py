@@ -20,7 +20,7 @@ class Decision:
         ``None``: of the live application.
     :param number: of an interval's decisions; readers take those of the highest of each application and interval.
     :param joins: whether live readers see this interval's records too.
-    :param min_arrival_ms: when the first of its records arrived, ``None`` if nobody knows; and
+    :param min_arrival_ms: when the first of its records arrived, ``None`` if unknown; and
     :param max_arrival_ms: the last.
     :param committed_ms: when the batch was decided first; ``None`` in a marker of version 0.1.0.
     :param roots: all output roots of this decision, so that a reader of several notices one that is not told yet.
@@ -39,7 +39,7 @@ class Decision:
     roots: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON, in the form of a marker; whoever writes that adds ``folders``."""
+        """As plain JSON, in the form of a marker; the writer of the marker adds ``folders``."""
         return {
             "batch_id": self.batch_id,
             "decided": self.decided,

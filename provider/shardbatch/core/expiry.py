@@ -28,7 +28,7 @@ LEAST_RETENTION_MS = 3_600_000
 class Kept:
     """What a stream still has for sure.
 
-    ``retention_ms`` is the shortest time that it may keep a record now, ``None`` if nobody knows. What arrived before
+    ``retention_ms`` is the shortest time that it may keep a record now, ``None`` if unknown. What arrived before
     ``gone_before_ms`` may be gone whatever the retention is: raising it brings no record back.
     """
 
@@ -36,7 +36,7 @@ class Kept:
     gone_before_ms: int = 0
 
     def gone_before(self, now_ms: int) -> int | None:
-        """The instant before which records that arrived may be gone; ``None`` if nobody knows."""
+        """The instant before which records that arrived may be gone; ``None`` if unknown."""
         return None if self.retention_ms is None else max(self.gone_before_ms, now_ms - self.retention_ms)
 
     def all_since(self, since_ms: int, now_ms: int) -> bool:
@@ -46,7 +46,7 @@ class Kept:
 
     def expires_ms(self, since_ms: int) -> int | None:
         """When records that arrived at an instant or later may begin to expire; that instant itself if they may be gone
-        already, ``None`` if nobody knows."""
+        already, ``None`` if unknown."""
         if since_ms < self.gone_before_ms:
             return since_ms
         return None if self.retention_ms is None else since_ms + self.retention_ms
@@ -69,7 +69,7 @@ def kept_today(application: Application | None, retention_ms: int | None) -> Kep
 
 
 def looked(look_ms: int | None, now_ms: int) -> int | None:
-    """A look at a shard, or ``None`` if nobody knows when it was: one that lies in the future of the clock that asks,
+    """A look at a shard, or ``None`` if its time is unknown: one that lies in the future of the clock that asks,
     by more than clocks may differ, was dated by a clock that was wrong."""
     return None if look_ms is None or look_ms > now_ms + CLOCKS_APART_MS else look_ms
 
@@ -95,7 +95,7 @@ def all_read(lease: Lease) -> bool:
 
 
 def unread_since(lease: Lease, row_of: Callable[[str], Lease | None], now_ms: int) -> Instant | None:
-    """The instant before which no unread record of an open shard arrived; ``None`` if nobody knows.
+    """The instant before which no unread record of an open shard arrived; ``None`` if unknown.
 
     What is landed is read: it stands in staging, whatever becomes of the stream. So the retention behind this instant
     unread records may begin to expire, if there are any.
@@ -136,7 +136,7 @@ def unseen_since(listing: Sequence[Shard], rows: Sequence[Lease], now_ms: int) -
     """Since when records of a listed shard without a row may have come and gone; ``None`` if it was not there before.
 
     Of a lineage of which nothing is left, it is since the shard that was read longest ago: its ancestors' records came
-    and went with nobody looking.
+    and went unread.
     """
     known: dict[str, Lease | Shard] = {shard.shard_id: shard for shard in listing}
     known.update((lease.shard_id, lease) for lease in rows)

@@ -43,13 +43,13 @@ LABEL = "shardbatch-batch"
 
 
 @dataclass(frozen=True)
-class Handover:
+class WorkOrder:
     """One batch to work on, as both sides see it.
 
     ``manifest`` is the manifest's URI and ``attempt`` the attempt that freeze opened, from 1 on. ``digest`` is the
-    manifest's, empty if it is not known. ``work`` names the task of the block; ``token`` is handed down by whoever
-    starts the application, so that its starts are told from those of other tries. ``batch_id`` is how the Airflow side
-    finds a ``spark-submit`` again. ``schemes`` says under which scheme this cluster knows a URI's, as in
+    manifest's, empty if it is not known. ``work`` names the task of the block; ``token`` comes from the try that
+    starts the application, and distinguishes its starts from those of other tries. By ``batch_id`` the Airflow side
+    finds a ``spark-submit`` again. ``schemes`` maps the scheme of a URI to the one that this cluster uses, as in
     ``{"s3": "s3a"}``.
     """
 
@@ -75,18 +75,18 @@ def words(*, manifest: str, attempt: str, digest: str, work: str, token: str) ->
     return found
 
 
-def encode(handover: Handover) -> dict[str, str]:
+def encode(order: WorkOrder) -> dict[str, str]:
     """The words that the Airflow side hands over."""
     return words(
-        manifest=handover.manifest,
-        attempt=str(handover.attempt),
-        digest=handover.digest,
-        work=handover.work,
-        token=handover.token,
+        manifest=order.manifest,
+        attempt=str(order.attempt),
+        digest=order.digest,
+        work=order.work,
+        token=order.token,
     )
 
 
-def decode(found: Mapping[str, Any]) -> Handover:
+def decode(found: Mapping[str, Any]) -> WorkOrder:
     """What the cluster side makes of the words that it was given; of an attempt and schemes it takes values, too.
 
     :raises UnsupportedSchema: if they have a later version than this code reads.
@@ -100,7 +100,7 @@ def decode(found: Mapping[str, Any]) -> Handover:
             remedy="Start it with SparkSubmitBatchOperator, pass batch.args on its command line, set "
             "SHARDBATCH_MANIFEST and SHARDBATCH_ATTEMPT, or call open_batch(spark, manifest=..., attempt=...).",
         )
-    return Handover(
+    return WorkOrder(
         manifest=str(found["manifest"]),
         attempt=_attempt(found.get("attempt")),
         digest=str(found.get("digest") or ""),
@@ -135,9 +135,9 @@ def to_environment(found: Mapping[str, str]) -> dict[str, str]:
     return {VARIABLE + name.upper(): text for name, text in found.items()}
 
 
-def to_configuration(handover: Handover) -> dict[str, str]:
-    """A handover as Spark's configuration, with the batch's id: it is how a ``spark-submit`` is found again."""
-    return {SETTING + name: text for name, text in {**encode(handover), "batch": handover.batch_id}.items()}
+def to_configuration(order: WorkOrder) -> dict[str, str]:
+    """An order as Spark's configuration, with the batch's id: it is how a ``spark-submit`` is found again."""
+    return {SETTING + name: text for name, text in {**encode(order), "batch": order.batch_id}.items()}
 
 
 def of_arguments(argv: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from shardbatch.core.position import Kind, Position, acceptable, after, lowest
 from shardbatch.core.rows import BOOL, INT, SHARD_LEASE, TEXT, TEXT_OR_NONE, TEXTS, Key, Namespace, Row, column
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.skipped import left_of
 from shardbatch.core.slice import Gap, Slice, gaps_of_text, gaps_to_text
 from shardbatch.errors import ProtocolError
@@ -28,9 +28,9 @@ class Lease(Row):
 
     ``caught_up_ms`` is when a read that was committed, or found nothing, last stood at the shard's tip; before that,
     when the row was added, or 0 (:data:`NEVER_MS`). ``note`` says what a person last did to it, when and why.
-    ``begins`` is the lowest position that its reading ever began at; ``None`` on rows of version 1, where nobody knows.
-    ``skipped`` is what a person passed over since the last batch; the next slice carries it as its first gaps.
-    ``staging`` is the folder in which the pending slice stands, ``None`` if nobody knows.
+    ``begins`` is the lowest position that its reading ever began at; ``None`` on rows of version 1, where it is
+    unknown. ``skipped`` is what a person passed over since the last batch; the next slice carries it as its first gaps.
+    ``staging`` is the folder in which the pending slice stands, ``None`` if unknown.
     """
 
     table = SHARD_LEASE
@@ -43,7 +43,7 @@ class Lease(Row):
     checkpoint: Position = field(metadata=PLACE)
     completed: bool = field(default=False, metadata=BOOL)
     parent_shard_ids: tuple[str, ...] = field(default=(), metadata=TEXTS)
-    hash_range: HashRange | None = field(default=None, metadata=column("text", HashRange.parse, str))
+    hash_range: KeyRange | None = field(default=None, metadata=column("text", KeyRange.parse, str))
     batch_id: str | None = field(default=None, metadata=TEXT)
     read_group: str | None = field(default=None, metadata=TEXT)
     pending: Slice | None = field(default=None, metadata=column("text", Slice.loads, Slice.dumps))
@@ -68,7 +68,7 @@ class Lease(Row):
 
     @property
     def waits_for_gap(self) -> bool:
-        """Whether its pending slice has a gap that nobody has accepted."""
+        """Whether its pending slice has a gap that was not accepted."""
         return self.pending is not None and any(gap.accepted is None for gap in self.pending.gaps)
 
     def _next(self, now_ms: int, **changes: Any) -> Lease:
@@ -216,7 +216,7 @@ def unstamp(lease: Lease, batch_id: str, now_ms: int, *, free: bool) -> Lease:
 
 
 def release(lease: Lease, now_ms: int, caught_up_ms: int | None = None, note: str | None = None) -> Lease:
-    """L7: nobody's, a pending slice stays for the next owner; an empty read leaves when it saw the shard's tip."""
+    """L7: remove the owner. A pending slice stays for the next one. An empty read leaves when it saw the tip."""
     _require(lease.batch_id is None, lease, "a stamped lease is not released")
     freed = lease._next(now_ms, lease_owner=None, read_group=None, note=note or lease.note)
     return freed if caught_up_ms is None else replace(freed, caught_up_ms=caught_up_ms, millis_behind_latest=0)

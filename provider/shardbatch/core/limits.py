@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much one run reads, and when it has read enough."""
+"""The limits of what one run reads."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
+from shardbatch.core.stop import Stop
 from shardbatch.errors import ConfigurationError
 
 #: The types of limits for which a wrong one is likely.
@@ -20,27 +20,29 @@ LEAST_LANDING = timedelta(seconds=30)
 
 
 def time_to_read(limit: timedelta) -> timedelta:
-    """How much of the time after which Airflow ends a task or its run may be spent on reading; zero or less: none."""
+    """The part of Airflow's time limit for a task or its run that may be spent on reading; zero or less: none."""
     return limit - max(limit * LANDING_PART, LEAST_LANDING)
 
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """When a read stops before the tip of the stream. Whatever comes first counts; pages are never cut, but one may end
-    inside an aggregate. Limits of Airflow's own that are shorter count too: a read ends in time before the task's
-    ``execution_timeout`` and the DAG's ``dagrun_timeout``, and lands what it has.
+    """Limits at which a read stops before the tip of the stream. The first limit that is reached counts. Pages are
+    never cut, but a page may end inside an aggregate.
 
-    :param duration: time that one read task may read, default 10 minutes. Raising it delays Spark and the commit. Its
-        shards share it: each has an equal part, and what some do not need goes to the others.
+    Airflow's own limits count too if they are shorter: a read stops before the task's ``execution_timeout`` and the
+    DAG's ``dagrun_timeout``, and lands what it has.
+
+    :param duration: time that one read task may read, default 10 minutes. A longer time delays Spark and the commit.
+        The shards of the task share it: each has an equal part, and time that some do not need goes to the others.
     :param records: records of one shard in one batch, default no limit.
     :param bytes: bytes of data of one shard in one batch, default no limit.
     :param concurrency: shards that one read task reads at once, default 8 (1 to 64); each costs a thread and up to
         60 MB while a 10 MiB answer is in flight.
-    :param run_duration: time from the run's start after which its read tasks read no further, however late they began
-        and however often they were tried; default no limit. Set to the schedule's period less what Spark and the
-        commit need, it keeps a late run from delaying the next one. A task that begins later reads one answer of each
-        shard, so that runs that are always late get on too where that has records. It goes by the clocks of Airflow's
-        scheduler and worker.
+    :param run_duration: time from the run's start after which its read tasks stop, however late they began and however
+        often they were tried; default no limit. To keep a late run from delaying the next one, set it to the
+        schedule's period less the time that Spark and the commit need. A task that begins later reads one answer of
+        each shard, so that runs that are always late still make progress. It uses the clocks of Airflow's scheduler
+        and worker.
     :raises ConfigurationError: for a limit of zero or less, or of another type.
     """
 
@@ -55,7 +57,7 @@ class ReadLimits:
             value = getattr(self, name)
             if not isinstance(value, kind) and not (value is None and name == "run_duration"):
                 raise ConfigurationError(
-                    "ReadLimits({}={!r}) is no {}.".format(name, value, kind.__name__),
+                    "ReadLimits({}={!r}) is not a {}.".format(name, value, kind.__name__),
                     remedy="Give a {}, or leave it out.".format(kind.__name__),
                 )
         for item in fields(self):
@@ -69,7 +71,7 @@ class ReadLimits:
             raise ConfigurationError("ReadLimits(concurrency) is 1 to 64.", remedy="Use more read_tasks instead.")
 
     def seconds_left(self, began_ms: int, now_ms: int) -> float:
-        """How long a task may read that begins now, in a run that began at ``began_ms``; zero or more."""
+        """The time that a task may read if it begins now, in a run that began at ``began_ms``; zero or more."""
         left = self.duration
         if self.run_duration is not None:
             left = min(left, self.run_duration - timedelta(milliseconds=now_ms - began_ms))
@@ -78,35 +80,25 @@ class ReadLimits:
 
 @dataclass
 class Budget:
-    """What one shard's read has used of its limits so far."""
+    """The part of its limits that the read of one shard has used; ``timed_by`` is the limit that sets ``deadline``."""
 
     limits: ReadLimits
     tip_ms: int
     deadline: float
     records: int = 0
     bytes: int = 0
-
-    def spent(self, monotonic: float) -> str | None:
-        """The name of the limit that is reached, or ``None``."""
-        if monotonic >= self.deadline:
-            return "duration"
-        if self.limits.records is not None and self.records >= self.limits.records:
-            return "records"
-        if self.limits.bytes is not None and self.bytes >= self.limits.bytes:
-            return "bytes"
-        return None
+    timed_by: Stop = Stop.DURATION
 
     @property
-    def full(self) -> bool:
-        """Whether the records or the bytes are used up."""
-        return self.spent(-math.inf) is not None
+    def full(self) -> Stop | None:
+        """The limit that is used up, of records or of bytes."""
+        if self.limits.records is not None and self.records >= self.limits.records:
+            return Stop.RECORDS
+        if self.limits.bytes is not None and self.bytes >= self.limits.bytes:
+            return Stop.BYTES
+        return None
 
-    def at_tip(self, records: int, last_arrival_ms: int | None, millis_behind_latest: int | None) -> bool:
-        """Whether a page shows that all is read that the stream held when the run began.
-
-        An empty page without lag does, and so does a record that arrived after the run began. How large a lag is says
-        nothing (services and emulators report counts and flags there), nor does a lag of zero beside records.
-        """
-        if last_arrival_ms is not None and last_arrival_ms > self.tip_ms:
-            return True
-        return records == 0 and millis_behind_latest == 0
+    def reached(self, last_arrival_ms: int | None, *, at_tip: bool) -> bool:
+        """Whether a page shows that all is read that the stream held when the run began: it is at the tip, or its last
+        record arrived after the run began."""
+        return at_tip or (last_arrival_ms is not None and last_arrival_ms > self.tip_ms)

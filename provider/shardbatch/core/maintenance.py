@@ -16,7 +16,7 @@ def begun(lease: Lease) -> bool:
 
 
 def obsolete(leases: Iterable[Lease], listed: set[str], expired: Callable[[Lease], bool]) -> list[Lease]:
-    """The leases of completed shards whose rows nobody needs, oldest generation first (PROTOCOL L13, K-38, KV-16).
+    """The leases of completed shards whose rows are not needed, oldest generation first (PROTOCOL L13, K-38, KV-16).
 
     Such a shard has left the listing, all that it held has ``expired``, all of its children that have rows have been
     begun, and there is one at least. Its own parents' rows are gone, or go before it.
@@ -44,7 +44,7 @@ def missed(fresh: Iterable[Shard], listed: set[str], leases: Iterable[Lease]) ->
     """Those of the shards without a row that should have one, as far as the other rows can tell (R48).
 
     An application that has begun made rows for all that was listed. So a shard lacks its row if a child of it, or of a
-    parent of it, has been begun, or if nobody knows a shard that it could come from.
+    parent of it, has been begun, or if no shard is known that it could come from.
     """
     rows = {lease.shard_id for lease in leases}
     at_work = [lease for lease in leases if begun(lease)]

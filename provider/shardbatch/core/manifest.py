@@ -144,7 +144,7 @@ class Manifest:
         """Back from the document.
 
         :raises UnsupportedSchema: for a major version that this code does not know.
-        :raises StagingError: if it is no manifest.
+        :raises StagingError: if it is not a manifest.
         """
         try:
             value = json.loads(content)

@@ -61,7 +61,7 @@ class Owner:
 
     @classmethod
     def parse(cls, text: str) -> Owner | None:
-        """The owner of a text, or ``None`` if it is no owner of this form (a person, another version)."""
+        """The owner of a text, or ``None`` if it is not an owner of this form (a person, another version)."""
         parts = [unquote(part) for part in text.split("/")]
         return cls(*parts) if len(parts) == 5 else None
 

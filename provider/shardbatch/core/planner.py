@@ -87,11 +87,11 @@ def plan(
     A lease that this owner holds already comes first, so that a cleared claim answers as before; then the largest
     backlog that it may have: what was last seen of it, and the time since then. So every shard comes again after its
     turn, also where ``max_shards`` takes a few only: no rank lets one that gets nowhere, as it cannot be read or its
-    gap waits for a person, keep the others out for ever. What is landed is read, and has no backlog.
+    gap waits for a person, keep the others out permanently. What is landed is read, and has no backlog.
 
-    :param waiting_for_parents: shards of which nobody knows yet whether a parent is gone.
+    :param waiting_for_parents: shards of which it is not known yet whether a parent is gone.
     :param reached_ms: how far the stream's clock has come; what begins at a later instant waits. Default: all may.
-    :param now_ms: by the claimer's clock. Of a row from the future nobody knows how old it is, so it counts as oldest:
+    :param now_ms: by the claimer's clock. The age of a row from the future is unknown, so it counts as oldest:
         its turn gives it a time. Else it would come last until the wrong clock's time has come.
     """
     rows = {lease.shard_id: lease for lease in leases}

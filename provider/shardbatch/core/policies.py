@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choices of a few words, and how leases are claimed."""
+"""The author's choices: what to do when something cannot go on, output, and how leases are claimed."""
 
 from __future__ import annotations
 
@@ -40,28 +40,6 @@ class Intervals(Choice):
     JOIN = "join"
 
 
-class FanOut(Choice):
-    """Enhanced fan-out of Kinesis, which costs money. ``auto``: for a shard that polling cannot read to its tip within
-    the run's duration. ``always``, ``never``."""
-
-    AUTO = "auto"
-    ALWAYS = "always"
-    NEVER = "never"
-
-
-class Deaggregate(Choice):
-    """What is done with a record that a producer packed from several (KPL aggregation).
-
-    ``on``: all of its records are delivered; those of a hash key outside the shard's range are counted.
-    ``strict``: an aggregate with such a record is dropped whole and counted, as the Kinesis Client Library does, since
-    the Kinesis Producer Library sends its records again. ``off``: it is delivered as it is.
-    """
-
-    ON = "on"
-    STRICT = "strict"
-    OFF = "off"
-
-
 class StartingPosition(Choice):
     """Where an application begins that has no checkpoints yet. ``TRIM_HORIZON``: at the oldest record that the stream
     still holds. ``LATEST``: behind the newest."""
@@ -72,13 +50,13 @@ class StartingPosition(Choice):
 
 @dataclass(frozen=True)
 class Policies:
-    """What to do when something cannot go on.
+    """The reactions to what cannot go on.
 
     :param gap: records that expired unread: ``fail`` (default) or ``record``.
     :param shard_errors: a shard that cannot be read: ``isolate`` (default) or ``fail``.
     :param sink: ``starts`` (default) for output below ``batch.output(...)``, ``own`` for a sink atomic by itself.
-    :param max_attempts: attempts after which a batch is parked, default never (1 or more); counted anew once a person
-        has resumed it.
+    :param max_attempts: attempts after which a batch is parked, default never (1 or more). After a person has resumed
+        the batch, the count starts again.
     :raises ConfigurationError: for a word that is not known, or less than one attempt.
     """
 
@@ -97,10 +75,11 @@ class Policies:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What an application's output roots are to their readers.
+    """How readers see an application's output roots.
 
-    :param shared: whether other applications that say so too write below the same roots, default no: a root belongs to
-        the application that commits there first, and another one is refused. Readers see the records of all of them.
+    :param shared: whether other applications with this setting may write below the same roots. Default no: a root
+        belongs to the application that commits there first, and another one is refused. Readers of a shared root see
+        the records of all its applications.
     :param intervals: what live readers see of interval runs: ``apart`` (default) or ``join``.
     :raises ConfigurationError: for a word that is not known.
     """
@@ -122,16 +101,16 @@ class Outputs:
 class ClaimOptions:
     """How a run claims leases.
 
-    :param max_shards: shards that one run takes, default all that are claimable (1 or more). Beside other groups
-        that read (``shared``) it takes its share of them at most.
-    :param read_tasks: mapped read tasks at most, default 16 (1 to 1000). A second one is opened only for more shards
-        than one reads at once (``ReadLimits(concurrency)``).
+    :param max_shards: the most shards that one run takes, default all that are claimable (1 or more). Beside other
+        groups that read (``shared``), a run takes at most its share of the shards.
+    :param read_tasks: the most mapped read tasks, default 16 (1 to 1000). A further task is opened only if there are
+        more shards than the others read at once (``ReadLimits(concurrency)``).
     :param stuck_after: how long records may wait for leases that others hold before the run fails, default 1 hour.
-    :param lease_duration: how long a foreign deployment's lease must show no life before it is taken, default
-        5 minutes; never less than that deployment's own value. Lower values take over sooner and rob owners that were
-        only slow.
-    :param attempt_grace: how long an application that is not known to have ended is waited for, default 2 minutes.
-    :param shared: whether this group may claim leases of an application that another DAG or group claims too, default
+    :param lease_duration: how long the lease of another deployment must show no life before it is taken, default
+        5 minutes; never less than that deployment's own value. Lower values take over sooner, but also take leases
+        from owners that are only slow.
+    :param attempt_grace: how long a run waits for an application that may still be running, default 2 minutes.
+    :param shared: whether this group may claim leases of an application that another DAG or group also claims, default
         no. Their runs then divide the shards, and every record is in a batch of one of them.
     :param drain_lineage: whether one run reads parents and then their children, default yes.
     :raises ConfigurationError: for a value out of its range.

@@ -117,7 +117,7 @@ def acceptable(checkpoint: Position, new: Position, delivered: Position, *, ende
 
 
 def lowest(one: Position, other: Position) -> Position:
-    """A position that is certainly not behind either; ``TRIM_HORIZON`` where nobody can tell which comes first."""
+    """A position that is certainly not behind either; ``TRIM_HORIZON`` if it is unknown which comes first."""
     if one.exact == other.exact and TRIM_HORIZON not in (one, other):
         return min(one, other)
     return TRIM_HORIZON

@@ -46,7 +46,7 @@ class Holder:
         return "{}.{}-{}{}".format(prefix, self.epoch, "shared" if self.shared else "alone", OWNER_SUFFIX)
 
     def dumps(self) -> bytes:
-        """The file's content; the same for the same owner, whoever writes it."""
+        """The file's content. It is always the same for the same owner."""
         value: dict[str, Any] = {"app": self.app, "epoch": self.epoch, "shared": self.shared}
         return (json.dumps(value, sort_keys=True) + "\n").encode("ascii")
 
@@ -68,7 +68,7 @@ def is_holder(name: str) -> bool:
 def holders_of(files: Mapping[str, bytes]) -> tuple[Holder, ...]:
     """What the files of the owners folder say, by name; other names and hidden ones are passed over.
 
-    :raises ValueError: if one of them is no such file; its name is in the text.
+    :raises ValueError: if one of them is not such a file; its name is in the text.
     """
     found = []
     for name, content in sorted(files.items()):
@@ -92,10 +92,10 @@ def top_epoch(holders: Iterable[Holder]) -> int:
 
 
 def other_application(holders: Iterable[Holder], app: str, *, shared: bool) -> str | None:
-    """The application that keeps ``app`` from this root, or ``None`` if nobody does.
+    """The application that keeps ``app`` from this root, or ``None`` if there is none.
 
-    That is an owner of the highest epoch, or whoever claims a higher one: to that one the root is being handed over.
-    Nobody is kept out by an application that shares the root, if ``app`` does too.
+    That is an owner of the highest epoch, or an application that claims a higher one, because the root is being handed
+    over to it. An application that shares the root does not keep ``app`` out if ``app`` shares it too.
     """
     known = tuple(holders)
     highest = top_epoch(known)

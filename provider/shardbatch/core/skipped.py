@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person has a shard pass over: records between its checkpoint and a later place, which nobody reads.
+"""Records that a person lets a shard skip: those between its checkpoint and a later place, which are not read.
 
 Places of different kinds do not compare: an instant is compared with the arrival of the record at the other place.
-Where nobody can tell which of two places comes first, records may be passed over, and are told as such.
+If it is unknown which of two places comes first, records may be skipped, and are recorded as skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PASSED_OVER = "a person had them passed over"
 def passes_over(place: Position, arrival_ms: int | None, target: Position) -> bool:
     """Whether a shard that goes from a place to a target may leave records out.
 
-    :param arrival_ms: when the record at ``place`` arrived, ``None`` if nobody knows.
+    :param arrival_ms: when the record at ``place`` arrived, ``None`` if unknown.
     """
     if place.kind is Kind.SHARD_END or target.kind is Kind.TRIM_HORIZON:
         return False

@@ -22,7 +22,7 @@ class LandedFile:
 
 @dataclass(frozen=True)
 class Gap:
-    """A range of a shard that was never read; a bound that nobody knows is ``None``.
+    """A range of a shard that was never read; an unknown bound is ``None``.
 
     It begins ``after`` a place, the last that was read before it, and ends before the record ``first_available``, or,
     where a person had it passed over, at the place ``until``. ``from_ms`` and ``to_ms`` are when the records at its
@@ -65,12 +65,12 @@ class Gap:
 
 @dataclass(frozen=True)
 class Oddities:
-    """What a source met and nobody should miss, as numbers of records.
+    """Irregular records that a source met and that people should know of, as numbers of records.
 
-    ``foreign`` were delivered although their hash key is outside their shard's range: a producer may have sent them
-    again, to the right shard. ``broken`` look like an aggregate that cannot be taken apart, and were delivered as they
-    are. ``dropped`` were left out, because the stream's options say so. ``below`` were left out because they stand
-    before the position that was asked for: they were read already, or came late.
+    ``foreign`` were delivered although their key is outside their shard's range: a producer may have sent them again,
+    to the right shard. ``broken`` look like an aggregate that cannot be taken apart, and were delivered as they are.
+    ``dropped`` were left out, because the stream's options say so. ``below`` were left out because they stand before
+    the position that was asked for: they were read already, or came late.
     """
 
     foreign: int = 0

@@ -6,6 +6,24 @@ well. A *work* is a task instance of the block. When a try of it ends well, it l
 and leaves an *end record* that names the application's starts (:func:`resolve`). A commit goes by end records
 (:func:`choose`): the starts of another application, of an older try or of a task that is not in the block any more
 stand beside them and do not count.
+
+The race, step by step. An application may outlive the try that started it, and a retry may start another one beside it:
+
+1. A start leaves its begun marker before anything can be written to its folder. So every output
+   is known.
+2. It leaves its done marker after all of its output is written. A start without it is half, or still at work.
+3. The try ends after its application, and leaves the end record as its last act. If the worker dies before that, there
+   is no record, Airflow does not see a success, and the task runs again.
+4. An application of an earlier try may begin or end a start at any time in between. Its starts carry the token of that
+   earlier try, so :func:`resolve` does not take them for this try's. The exception is a try that has no starts with
+   its own token: it may have gone on with the application of the try before, which was not told the new token.
+5. A cluster may run one application in two driver processes, one after the other, both with the same token. All starts
+   of the process that was born last count, and none of the one before.
+6. The commit is bound to an attempt. A work that has left anything in a later attempt makes it refuse, in
+   :func:`choose`: the commit of that attempt decides.
+
+All of this is files that are written once, under names of their own: no write overwrites another, and a late one adds a
+file that nothing names.
 """
 
 from __future__ import annotations
@@ -46,7 +64,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Begun:
-    """A start that began. ``token`` was handed down by whoever started its application, empty if nobody did.
+    """A start that began. ``token`` comes from the try that started its application, empty if none was passed.
 
     Tokens of later tries are greater. ``incarnation`` is one for each driver process and sorts by its birth;
     ``driver_attempt`` numbers the processes that a cluster started one after another for one submission, 0 where it is

@@ -85,7 +85,7 @@ class Sum:
         """Back from a file's content; what a later version added to an entry is passed over.
 
         :raises UnsupportedSchema: if its version is not this one's.
-        :raises KeyError, TypeError, ValueError, IndexError: if it is no sum.
+        :raises KeyError, TypeError, ValueError, IndexError: if it is not a sum.
         """
         value = json.loads(content)
         if value["version"] != SUM_VERSION:
@@ -122,7 +122,7 @@ def sum_name(number: int, unique: str) -> str:
 
 
 def sum_number(name: str) -> int | None:
-    """The number of a sum by its name, ``None`` if it is no sum's name."""
+    """The number of a sum by its name, ``None`` if it is not the name of a sum."""
     found = _SUM.match(name)
     return int(found.group("number")) if found else None
 
@@ -192,7 +192,7 @@ class Told:
     :param entries: by batch, its highest decision.
     :param number: the highest number of a sum; 0: there is none.
     :param sums: the names of the sums that stand, all of whose entries are in ``entries``.
-    :param settled: whether two listings agreed; if not, it is no ground for a token.
+    :param settled: whether two listings agreed; if not, no token can be made from it.
     """
 
     entries: Mapping[str, Entry]

@@ -18,7 +18,7 @@ Moment = Union[datetime, int]
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which batches a reader asks for; of what nobody knows about a batch it is taken that it fits.
+    """The batches that a reader requests; an unknown property of a batch counts as a match.
 
     :param interval: the output of this interval alone, ``(from, to)`` in milliseconds; ``None``: the live view, which
         has the live batches and the intervals that join them.
@@ -96,7 +96,7 @@ def wanted(
 def milliseconds(moment: Moment, name: str) -> int:
     """A moment in milliseconds since 1970 UTC.
 
-    :raises ConfigurationError: for a datetime without a time zone, and for what is no moment.
+    :raises ConfigurationError: for a datetime without a time zone, and for a value that is not a moment.
     """
     if isinstance(moment, datetime):
         if moment.utcoffset() is None:
@@ -106,7 +106,7 @@ def milliseconds(moment: Moment, name: str) -> int:
         return int(moment.timestamp() * 1000 // 1)
     if isinstance(moment, bool) or not isinstance(moment, int):
         raise ConfigurationError(
-            f"{name}={moment!r} is no moment.", remedy="Give an aware datetime, or milliseconds since 1970 UTC."
+            f"{name}={moment!r} is not a moment.", remedy="Give an aware datetime, or milliseconds since 1970 UTC."
         )
     return moment
 

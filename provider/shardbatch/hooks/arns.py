@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The region that an ARN names is the one that is asked, whatever region the connection has for other things."""
+"""Calls go to the region that an ARN names, whatever region the connection has for other services."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from shardbatch.errors import ConfigurationError
 
 
 def region_for(address: str, region_name: str | None) -> str | None:
-    """The region of an ARN; for a plain name what an author gave, ``None`` for the connection's."""
+    """The region of an ARN; for a plain name the author's region, ``None`` for the connection's."""
     parts = address.split(":")
     return (parts[3] if parts[0] == "arn" and len(parts) > 5 else "") or region_name
 
 
 def require_one_region(what: str, address: str, region_name: str | None) -> None:
-    """See that a region beside an ARN is the ARN's.
+    """Check that a region given beside an ARN is the ARN's.
 
     :raises ConfigurationError: if it is another one.
     """

@@ -38,13 +38,13 @@ _DRIVER_WORDS = {"MySQLdb": "mysqldb", "sqlite3": "pysqlite"}
 
 
 def require_id(what: str, conn_id: str | None) -> None:
-    """See that a text is the id of a connection and no URL, which may hold a password and is not repeated.
+    """Check that a text is the id of a connection, not a URL. The error does not repeat a URL: it may hold a password.
 
     :raises ConfigurationError: if it is a URL.
     """
     if conn_id is not None and "{{" not in conn_id and ("://" in conn_id or {"@", "?", "="} & {*conn_id}):
         raise ConfigurationError(
-            f"{what} is a URL and no connection's id.",
+            f"{what} is a URL, not the id of a connection.",
             remedy="Make an Airflow connection of it and give the connection's id.",
         )
 
@@ -65,7 +65,7 @@ TIMEOUTS = {"connect_timeout": 10, "read_timeout": 30}
 def connection(conn_id: str) -> Connection:
     """The connection with this id.
 
-    :raises ConnectionUnknown: if Airflow does not know it. Airflow says so, too, while a secrets backend is away.
+    :raises ConnectionUnknown: if Airflow does not know it, or a secrets backend is unavailable.
     :raises ConfigurationError: if the worker may not read it, or for a URL.
     """
     from airflow.sdk import BaseHook
@@ -93,7 +93,7 @@ def connection(conn_id: str) -> Connection:
 
 
 def aws_hook(service: str, conn_id: str | None, region_name: str | None) -> AwsBaseHook:
-    """The amazon provider's hook of a service; ``None`` as id stands for the worker's own credentials.
+    """The amazon provider's hook for a service; the id ``None`` stands for the worker's own credentials.
 
     :raises ConfigurationError: if the connection or the provider is missing.
     """
@@ -119,7 +119,7 @@ def aws_hook(service: str, conn_id: str | None, region_name: str | None) -> AwsB
 
 
 def aws_session(hook: AwsBaseHook, region_name: str | None) -> Any:
-    """The hook's boto3 session; a role that its connection names is assumed, and again before it ends.
+    """The hook's boto3 session. It assumes the role that its connection names, and renews it before it expires.
 
     :raises ConfigurationError: if AWS does not allow that.
     """
@@ -148,8 +148,8 @@ def _session(hook: AwsBaseHook, region_name: str | None) -> Any:
 
 
 def aws_client(service: str, conn_id: str | None, region_name: str | None, **config: Any) -> Any:
-    """A boto3 client of what a connection says; ``config`` (botocore's ``Config``) wins over the connection's own,
-    which wins over :data:`TIMEOUTS`.
+    """A boto3 client from a connection. ``config`` (botocore's ``Config``) takes precedence over the connection's own,
+    which takes precedence over :data:`TIMEOUTS`.
 
     :raises ConfigurationError: if the connection, the provider or the region is missing, or its role is not allowed.
     """
@@ -162,8 +162,8 @@ def client_of(hook: AwsBaseHook, session: Any, defaults: Mapping[str, Any], **co
     ``AWS_ENDPOINT_URL_…``), its ``verify`` (else ``AWS_CA_BUNDLE``), its ``config_kwargs`` with proxies, and a session
     that renews its credentials.
 
-    :param defaults: of botocore's ``Config``, where the connection says nothing.
-    :param config: of botocore's ``Config``, whatever the connection says.
+    :param defaults: values of botocore's ``Config`` that the connection may override.
+    :param config: values of botocore's ``Config`` that override the connection.
     :raises ConfigurationError: if no region is named.
     """
     from botocore.config import Config
@@ -188,8 +188,8 @@ def client_of(hook: AwsBaseHook, session: Any, defaults: Mapping[str, Any], **co
 
 @dataclass(frozen=True)
 class SQLTarget:
-    """A SQLAlchemy URL, whose text hides the password, and what else the driver is told; that is never shown.
-    ``password`` gives one for each new connection, in place of the URL's."""
+    """A SQLAlchemy URL, whose text hides the password, and further arguments of the driver, which are never shown.
+    ``password`` makes a password for each new connection, in place of the URL's."""
 
     url: URL
     arguments: dict[str, Any] = field(repr=False)
@@ -199,8 +199,8 @@ class SQLTarget:
 def sql_target(conn_id: str) -> SQLTarget:
     """The database of a connection of a SQL type.
 
-    :raises ConfigurationError: if the connection or a driver is missing, the type is no SQL database of ours, or its
-        extra has a field for encryption or sign-in that cannot be handed on.
+    :raises ConfigurationError: if the connection or a driver is missing, the type is not a supported SQL database, or
+        its extra has a field for encryption or sign-in that cannot be passed on.
     """
     from sqlalchemy import URL
 
@@ -252,8 +252,8 @@ def sql_target(conn_id: str) -> SQLTarget:
 def rds_token(
     conn_id: str, aws_conn_id: str | None, host: str | None, port: int, login: str | None
 ) -> Callable[[], str]:
-    """Signs a token by which RDS lets a database user in; each lives for 15 minutes. No call is made. The region is the
-    one that RDS's host names, else the AWS connection's.
+    """Signs a token with which RDS lets a database user sign in; it is valid for 15 minutes. No call is made. The
+    region is the one in the RDS host name, or else the AWS connection's.
 
     :raises ConfigurationError: if host or login, the AWS connection, its region or the amazon provider is missing.
     """
@@ -281,8 +281,8 @@ def rds_token(
 
 
 def refuse_generic(found: Connection, extras: str) -> None:
-    """Say what has become of a connection whose type Airflow did not know. It is not guessed: the fields of each type
-    mean something else.
+    """Explain a connection whose type Airflow did not know. The type is not guessed, because the fields of each type
+    have other meanings.
 
     :raises ConfigurationError: for a generic one.
     """
@@ -296,9 +296,9 @@ def refuse_generic(found: Connection, extras: str) -> None:
 
 
 def _require_mysqlclient(conn_id: str, installed: list[str], old: str, *, iam: bool) -> None:
-    """See that another driver than a PyMySQL that goes on in plain text can be taken; mysqlclient sends no tokens.
+    """Check that a driver can be used other than a PyMySQL that falls back to plain text; mysqlclient sends no tokens.
 
-    :raises ConfigurationError: if none can.
+    :raises ConfigurationError: if there is none.
     """
     if "MySQLdb" in installed and not iam:
         return
@@ -316,8 +316,8 @@ def _require_mysqlclient(conn_id: str, installed: list[str], old: str, *, iam: b
 
 
 def _old_pymysql() -> str | None:
-    """The version of PyMySQL that is installed, if it goes on in plain text with a server that offers no encryption,
-    whatever it is told; 1.2 and later refuse such a server."""
+    """The installed version of PyMySQL, if it uses plain text with a server that offers no encryption, whatever its
+    arguments say. Version 1.2 and later refuse such a server."""
     try:
         found = version("pymysql")
     except PackageNotFoundError:
@@ -341,7 +341,7 @@ def _sqlite_target(found: Connection, drivername: str) -> SQLTarget:
 
     if asks_for_iam(found.extra_dejson):
         raise ConfigurationError(
-            f"The connection {found.conn_id!r} has 'iam' in its extra, and SQLite is a file that nobody signs in to.",
+            f"The connection {found.conn_id!r} has 'iam' in its extra, and SQLite is a file without sign-in.",
             remedy="Take it out, or name a connection of type postgres or mysql.",
         )
     return SQLTarget(URL.create(drivername, database=_sqlite_file(found)), {})

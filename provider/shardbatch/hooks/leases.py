@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where leases and batches are kept, as an author says it."""
+"""Where leases and batches are kept, as a DAG author declares it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class DynamoDBLeases:
     :param table: its name, or its ARN (for a table of another account or region); several applications may share it.
     :param aws_conn_id: Airflow's AWS connection, default ``aws_default``; ``None``: the worker's own credentials.
     :param region_name: default: the ARN's, else the connection's. Another one than the ARN's is refused.
-    :param create: make the table (on demand) if it is missing, default yes. A table that is named by its ARN is never
-        made.
-    :raises ConfigurationError: for a table without a name, a URL, what is no table's ARN, or a region that is not the
-        ARN's.
+    :param create: create the table (on demand) if it is missing, default yes. A table that is named by its ARN is never
+        created.
+    :raises ConfigurationError: for a table without a name, a URL, an ARN of something other than a table, or a region
+        that is not the ARN's.
     """
 
     table: str
@@ -109,7 +109,7 @@ class SQLLeases:
         return replace(self, conn_id=render(self.conn_id))
 
     def shared(self) -> bool:
-        """Whether several Airflow deployments may use this store: all but a SQLite file.
+        """Whether several Airflow deployments may use this store: true for every store except a SQLite file.
 
         :raises ConfigurationError: if there is no such connection, or its type is not known.
         """
@@ -120,8 +120,8 @@ class SQLLeases:
     def open(self) -> LeaseStore:
         """The store; no call is made yet.
 
-        :raises ConfigurationError: if the connection or a driver is missing, the connection is no SQL database, or its
-            extra asks for what the driver cannot be told.
+        :raises ConfigurationError: if the connection or a driver is missing, the connection is not a SQL database, or
+            its extra has a field that the driver does not accept.
         """
         target = sql_target(self.conn_id)
         from shardbatch.hooks.settings import seconds_setting

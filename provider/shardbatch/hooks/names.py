@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names are checked where they enter: they stand in keys of rows and in folders."""
+"""Checks names where they enter, because they become parts of row keys and folders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def namespace_of(app_name: Any, stream_name: Any) -> Namespace:
                 remedy="Choose a shorter name.",
             )
         if name in (".", ".."):
-            raise ConfigurationError(f"{what} {name!r} is no name.", remedy="Choose another name.")
+            raise ConfigurationError(f"{what} {name!r} is not a valid name.", remedy="Choose another name.")
     try:
         return Namespace(app_name, stream_name)
     except ValueError as error:

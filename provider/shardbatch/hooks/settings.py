@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section ``[shardbatch]`` of Airflow's configuration: what holds for a whole deployment."""
+"""The section ``[shardbatch]`` of Airflow's configuration: settings of a whole deployment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shardbatch.hooks.renamed import by_new_names
 from shardbatch.hooks.staging import Staging
 from shardbatch.masking import masked
 
-#: The deployment of a lease store that nobody else can reach: a SQLite file.
+#: The deployment of a lease store that no other deployment can reach: a SQLite file.
 LOCAL = "local"
 
 
@@ -30,7 +30,7 @@ SHORTEST_S, LONGEST_S = 1.0, 3600.0
 def seconds_setting(name: str) -> float:
     """A setting that is a time, in seconds.
 
-    :raises ConfigurationError: if it is no number from 1 to 3600.
+    :raises ConfigurationError: if it is not a number from 1 to 3600.
     """
     text = setting(name)
     try:
@@ -39,7 +39,7 @@ def seconds_setting(name: str) -> float:
         seconds = 0.0
     if not SHORTEST_S <= seconds <= LONGEST_S:  # nor is nan
         raise ConfigurationError(
-            f"Airflow's setting [shardbatch] {name} = {text!r} is no time.", remedy="Give seconds, 1 to 3600."
+            f"Airflow's setting [shardbatch] {name} = {text!r} is not a time.", remedy="Give seconds, 1 to 3600."
         )
     return seconds
 
@@ -59,7 +59,7 @@ def deployment_id(leases: Leases) -> str:
 
 
 def default_leases() -> Leases | None:
-    """The lease store of groups that name none, if the deployment has one.
+    """The lease store of groups that do not name one, if the deployment has a default.
 
     :raises ConfigurationError: if the setting cannot be read.
     """
@@ -68,7 +68,7 @@ def default_leases() -> Leases | None:
 
 
 def chosen_leases(given: Leases | None) -> Leases:
-    """The lease store that an author names, else that of the deployment.
+    """The lease store that an author names, or else the deployment's default.
 
     :raises ConfigurationError: if there is none, or the setting cannot be read.
     """
@@ -79,7 +79,7 @@ def chosen_leases(given: Leases | None) -> Leases:
 
 
 def chosen_staging(given: Staging | None) -> Staging:
-    """The staging folder that an author names, else that of the deployment.
+    """The staging folder that an author names, or else the deployment's default.
 
     :raises ConfigurationError: if there is none, or the setting cannot be read.
     """
@@ -96,7 +96,7 @@ def _missing(name: str) -> ConfigurationError:
 
 
 def leases_of(text: str, where: str) -> Leases:
-    """The lease store that a text names; ``where`` it stands is said in the error.
+    """The lease store that a text names; the error says ``where`` the text was given.
 
     :raises ConfigurationError: if it cannot be read.
     """
@@ -120,7 +120,7 @@ def _options(query: str, where: str) -> dict[str, str]:
 
 
 def default_staging() -> Staging | None:
-    """The staging folder of groups that name none, if the deployment has one.
+    """The staging folder of groups that do not name one, if the deployment has a default.
 
     :raises ConfigurationError: if the setting cannot be read.
     """
@@ -129,7 +129,7 @@ def default_staging() -> Staging | None:
 
 
 def staging_of(text: str, where: str) -> Staging:
-    """The staging folder that a text names; ``where`` it stands is said in the error.
+    """The staging folder that a text names; the error says ``where`` the text was given.
 
     :raises ConfigurationError: if it cannot be read.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the extra of a SQL connection says to the database's driver.
+"""Translates the extra of a SQL connection into arguments of the database's driver.
 
-A field for encryption or sign-in that is not understood is refused by name: a connection must not go out in plain text,
-or as somebody else, because a field was passed over.
+A field for encryption or sign-in that is not understood is refused by name, so that a connection never uses plain text
+or another user because a field was ignored.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ _BOOLS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 @dataclass(frozen=True)
 class DriverFields:
-    """``query`` may be seen and stands in the URL; ``arguments`` are handed to the driver and never shown. With ``iam``
-    the password is a token, signed by the AWS connection ``aws_conn_id``."""
+    """``query`` is not secret and becomes part of the URL; ``arguments`` are passed to the driver and never shown. With
+    ``iam`` the password is a token, signed with the AWS connection ``aws_conn_id``."""
 
     query: dict[str, str] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -75,7 +75,7 @@ def driver_fields(database: str, driver: str, extra: Mapping[str, Any], conn_id:
 
     :param database: ``postgresql``, ``mysql`` or ``mariadb``.
     :param driver: the driver's Python package.
-    :raises ConfigurationError: naming a field for encryption or sign-in that cannot be handed on, and what to write.
+    :raises ConfigurationError: naming a field for encryption or sign-in that cannot be passed on, and what to write.
     """
     inner = extra.get("sqlalchemy_query")
     fields = {**(inner if isinstance(inner, Mapping) else {}), **extra}
@@ -113,12 +113,12 @@ def driver_fields(database: str, driver: str, extra: Mapping[str, Any], conn_id:
 
 
 def asks_for_iam(fields: Mapping[str, Any]) -> bool:
-    """Whether a token of AWS takes the place of the password."""
+    """Whether a token of AWS replaces the password."""
     return bool(_asked(fields.get("iam")))
 
 
 def _require_rds(fields: Mapping[str, Any], driver: str, conn_id: str) -> None:
-    """See that the token that is asked for is one of RDS.
+    """Check that the requested token is one of RDS.
 
     :raises ConfigurationError: naming the field that asks for another one, or the driver that cannot send it.
     """
@@ -162,7 +162,7 @@ def _seconds(value: Any, name: str, conn_id: str) -> int:
 
 
 def _tls(driver: str, given: dict[str, Any], conn_id: str) -> dict[str, Any]:
-    """What MySQL's drivers want to be told of encryption: a dictionary ``ssl``, and a mode that one of them has."""
+    """The encryption arguments of MySQL's drivers: a dictionary ``ssl``, and a mode that one of them has."""
     whole = given.pop("ssl", None)
     if isinstance(whole, str) and whole.strip().startswith("{"):
         try:
@@ -189,9 +189,9 @@ def _tls(driver: str, given: dict[str, Any], conn_id: str) -> dict[str, Any]:
 
 
 def _mode(driver: str, fields: Mapping[str, Any], conn_id: str) -> str:
-    """The mode that is named, or the one that the other fields amount to.
+    """The mode that is named, or the one that the other fields imply.
 
-    :raises ConfigurationError: for a mode that the driver has not, or one that verifies by an authority, without one.
+    :raises ConfigurationError: for a mode that the driver does not have, or a mode that needs an authority without one.
     """
     authority = "ca" in fields or "capath" in fields
     if "mode" in fields:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where slices and manifests stand, as an author says it."""
+"""Where slices and manifests are kept, as a DAG author declares it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _S3 = ("s3", "s3a", "s3n")
 class Staging:
     """A folder that Airflow's workers and Spark's executors reach under the same URI. Both texts may be templates.
 
-    :param uri: an absolute path or ``file://`` URI (a shared mount, or one machine), or ``s3://bucket/prefix``. A local
-        folder is made by the first claim of an application, in one that is there; later it must be there, since a
-        mount that is missing must not become an empty folder.
+    :param uri: an absolute path or ``file://`` URI (a shared mount, or one machine), or ``s3://bucket/prefix``. The
+        first claim of an application creates a local folder if the folder above it exists. Later it must exist, so
+        that a missing mount does not become an empty folder.
     :param aws_conn_id: Airflow's AWS connection for ``s3://``, default ``None``: the worker's own credentials.
     :param region_name: of the bucket, default: the connection's.
-    :param private: of a local or mounted folder: whether users outside of the group are kept out of the files and
-        folders made there, default yes; see docs/staging.md. ``False``: they are as the worker's umask says.
+    :param private: for a local or mounted folder: whether the files and folders made there are closed to users outside
+        the group, default yes; see docs/staging.md. ``False``: the worker's umask decides.
     :raises ConfigurationError: for a URI of another kind, without a bucket, or with credentials in it.
     """
 
@@ -101,9 +101,9 @@ class Staging:
 
 
 def s3_file_system(conn_id: str | None, region_name: str | None = None) -> FileSystem:
-    """S3 as a file system of pyarrow, with all that a boto3 client of this connection has: renewed credentials, proxy,
-    certificates, endpoint, … What stands as ``extra_args`` under ``service_config``, ``s3`` of the connection's extra
-    (``ServerSideEncryption``, ``SSEKMSKeyId``, …) is given with every upload.
+    """S3 as a file system of pyarrow, with everything that a boto3 client of this connection has: renewed credentials,
+    proxy, certificates, endpoint, … The ``extra_args`` under ``service_config``, ``s3`` of the connection's extra
+    (``ServerSideEncryption``, ``SSEKMSKeyId``, …) are sent with every upload.
 
     :param conn_id: Airflow's AWS connection; ``None``: the worker's own credentials.
     :param region_name: of the bucket, default: the connection's.

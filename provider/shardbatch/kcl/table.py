@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shardbatch.core.shard import HashRange
+from shardbatch.core.shard import KeyRange
 from shardbatch.errors import ConfigurationError, StoreError
 from shardbatch.kcl.lease import KclLease, KclStream
 from shardbatch.stores.dynamodb import DENIED
@@ -37,7 +37,7 @@ class KclTable:
     def leases(self) -> list[KclLease]:
         """All leases of the table, of whatever stream, each as it stood when its page was read.
 
-        :raises ConfigurationError: if there is no such table, or an item is no lease of KCL.
+        :raises ConfigurationError: if there is no such table, or an item is not a lease of KCL.
         :raises StoreError: if DynamoDB cannot be asked.
         """
         return [lease for item in self._items() if (lease := lease_of(item)) is not None]
@@ -103,7 +103,7 @@ def lease_of(item: Item) -> KclLease | None:
     except (KeyError, ValueError) as error:
         key = _text(item, "leaseKey")
         raise ConfigurationError(
-            f"An item of the table is no lease of KCL: {key or sorted(item)} ({type(error).__name__}: {error}).",
+            f"An item of the table is not a lease of KCL: {key or sorted(item)} ({type(error).__name__}: {error}).",
             remedy="Name the lease table of KCL: its items have a leaseKey, a leaseCounter and a checkpoint.",
         ) from error
 
@@ -134,6 +134,6 @@ def _texts(item: Item, name: str) -> tuple[str, ...]:
     return tuple(sorted(item.get(name, {}).get("SS", ())))
 
 
-def _hash_range(item: Item) -> HashRange | None:
+def _hash_range(item: Item) -> KeyRange | None:
     first, last = _text(item, "startingHashKey"), _text(item, "endingHashKey")
-    return HashRange(int(first), int(last)) if first and last else None
+    return KeyRange(int(first), int(last)) if first and last else None

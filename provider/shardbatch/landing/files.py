@@ -196,7 +196,7 @@ class Files:
             return {name: found for name, found in pool.map(content, names) if found is not None}
 
     def remove(self, paths: Sequence[str]) -> None:
-        """Remove files; one that is gone already is no error."""
+        """Remove files; a file that is already gone is not an error."""
 
         def drop(path: str) -> None:
             try:

@@ -142,7 +142,7 @@ def marker_name(batch_id: str, decided: int) -> str:
 
 
 def marker(name: str) -> tuple[str, int] | None:
-    """The quoted batch id and the number of the decision in a marker's name; ``None`` if it is no marker's."""
+    """The quoted batch id and the number of the decision in a marker's name; ``None`` if it is not a marker's."""
     found = _MARKER.match(name)
     if not found or name.startswith((".", "_")):
         return None

@@ -51,7 +51,7 @@ class OutputRoots:
         return layout.output_folder(batch_id, start_id)
 
     def look(self, root: str, folders: Sequence[str], app: str, *, shared: bool) -> None:
-        """See before a decision that it can be told here; nothing but the claim of a root that is nobody's yet stays.
+        """Check before a decision that its marker can be written here. Only the claim of a root without an owner stays.
 
         :param folders: where starts wrote, relative to the root; none for a root that is to be emptied.
         :param app: the application, ``app_name/stream_name``.
@@ -245,7 +245,7 @@ def _compare(name: str, standing: bytes, decision: Decision) -> None:
         value: Any = json.loads(standing)
         starts = sorted(Decision.from_json(value).starts)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StagingError(f"{name} is no committed marker.", remedy="Remove it and run the task again.") from error
+        raise StagingError(f"{name} is not a committed marker.", remedy="Remove it and run the task again.") from error
     if starts != list(decision.starts):
         raise StagingError(
             f"{name} records another start than the batch's row does.",

@@ -80,7 +80,7 @@ class S3Handler(pafs.FileSystemHandler):  # type: ignore[misc]
 
     @property
     def _pool(self) -> ThreadPoolExecutor:
-        """The threads: a process that was forked has none of them and would wait for ever, on its parent's sockets."""
+        """The threads. A forked process has none of them and would wait without end, on its parent's sockets."""
         if os.getpid() != self._process:
             error = S3Error("it was opened before this process was forked")
             error.remedy = "Open the batch, or the file system, in the process that uses it."

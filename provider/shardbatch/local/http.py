@@ -54,7 +54,7 @@ class Events(Protocol):
         ...
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """The client does not listen any more."""
 
 
 @dataclass(frozen=True)

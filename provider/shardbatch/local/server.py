@@ -43,7 +43,7 @@ class StreamServer:
     :param host: loopback address to listen on; default ``127.0.0.1``
     :param clock: time of the server; default the system's clock, which :meth:`Clock.advance` moves forward
     :param options: behaviour; default :class:`Options`. ``StreamServer(limits=True)`` is short for one option
-    :raises ValueError: ``host`` is no loopback address, or an unknown option
+    :raises ValueError: ``host`` is not a loopback address, or an unknown option
     """
 
     def __init__(

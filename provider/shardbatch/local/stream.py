@@ -90,7 +90,7 @@ class Stream:
         self._plan_expiry()
 
     def forget(self, shards: list[Shard]) -> None:
-        """Take shards out of the listing for ever."""
+        """Take shards out of the listing permanently."""
         for shard in shards:
             self.shards.pop(shard.shard_id, None)
             self.throttles.pop(shard.shard_id, None)

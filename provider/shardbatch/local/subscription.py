@@ -58,7 +58,7 @@ class Subscription:
             return over if over is not None else self._read(now_ms)
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """The client does not listen any more."""
         with self._owner.engine.lock:
             self._owner.forget(self)
 

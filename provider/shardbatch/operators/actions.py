@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person does to leases and batches, as tasks: release, park, unpark, set aside, drop, accept a gap, reset.
+"""Actions of a person on leases and batches, as tasks: release, park, unpark, set aside, drop, accept a gap, reset.
 
-Each does it unless ``preview`` is set, notes on the rows which run did it and why, and fails if something was left as
-it was; what was done already when it is tried again is no failure.
+Each task acts unless ``preview`` is set, and notes on the rows which run acted and why. It fails if something was left
+unchanged. If it is tried again, what is already done does not make it fail.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from shardbatch.errors import ConfigurationError, VerbRefused
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
 from shardbatch.tasks.actions import Actions
@@ -27,17 +26,17 @@ _FLAGS = {"true": True, "false": False}
 
 
 class ActionOperator(RendersOnce):
-    """What all of them have in common.
+    """The base of all actions.
 
-    Its output is a small dictionary: ``verb``, ``preview``, ``counts`` of results, the first ``rows``, and what was
-    ``left`` with the reason.
+    Its output is a small dictionary: ``verb``, ``preview``, ``counts`` of results, the first ``rows``, and the rows
+    that were ``left``, each with the reason.
 
     :param app_name: the application, templated.
-    :param stream: the stream that it reads; it is not asked.
-    :param reason: why, templated; kept on the rows.
+    :param stream: the stream that the application reads; the action does not call the stream.
+    :param reason: the reason, templated; it is kept on the rows.
     :param leases: where leases are kept, default: the setting ``[shardbatch] leases``.
-    :param staging: where slices stand, default: the setting ``[shardbatch] staging``; see ``drop`` and ``reset``.
-    :param preview: only say what would be done, default no; templated: ``true`` or ``false``.
+    :param staging: where slices are kept, default: the setting ``[shardbatch] staging``; see ``drop`` and ``reset``.
+    :param preview: only report what would be done, default no; templated: ``true`` or ``false``.
     :raises ConfigurationError: without a lease store or a reason.
     """
 
@@ -49,7 +48,7 @@ class ActionOperator(RendersOnce):
         self,
         *,
         app_name: str,
-        stream: KinesisStream,
+        stream: Stream,
         reason: str,
         leases: Leases | None = None,
         staging: Staging | None = None,
@@ -71,15 +70,11 @@ class ActionOperator(RendersOnce):
             raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
 
     def actions(self) -> Actions:
-        """The rows that are meant."""
+        """The rows that the action is for."""
         return Actions(self.app_name, self.stream, self.leases, self.staging)
 
-    @abstractmethod
-    def choice(self) -> dict[str, Any]:
-        """What is chosen, as the use-case wants it."""
-
     def execute(self, context: Context) -> dict[str, Any]:
-        """Do it, or say what would be done."""
+        """Act, or report what would be done."""
         with final_errors():
             preview = _FLAGS.get(str(self.preview).lower())
             if preview is None:
@@ -88,9 +83,9 @@ class ActionOperator(RendersOnce):
                 self.verb,
                 context,
                 self.log.info,
+                given=self,
                 reason=self.reason,
                 preview=preview,
-                **self.choice(),
             )
             if answer["left"] and not preview:
                 context["ti"].xcom_push(key="return_value", value=answer)
@@ -113,10 +108,6 @@ class _OfBatch(ActionOperator):
         self.batch_id = batch_id
         self.scope = scope
 
-    def choice(self) -> dict[str, Any]:
-        """The batch."""
-        return {"batch_id": self.batch_id, "scope": self.scope}
-
 
 class ParkBatchOperator(_OfBatch):
     """Makes a frozen batch wait for a person; its shards wait with it, all others go on.
@@ -129,7 +120,7 @@ class ParkBatchOperator(_OfBatch):
 
 
 class UnparkBatchOperator(_OfBatch):
-    """Resumes a parked batch: its owner goes on with it, or the next run once that is over.
+    """Resumes a parked batch: its owner goes on with it, or the next run does once the owner has finished.
 
     :param batch_id: the batch, templated.
     :param scope: that of an interval run's batch, templated; default: wherever the batch is found.
@@ -139,15 +130,11 @@ class UnparkBatchOperator(_OfBatch):
 
 
 class _OfBatchForced(_OfBatch):
-    """Of one batch, also if its owner is at work, where ``force`` says so."""
+    """An action on one batch; with ``force`` also while its owner is at work."""
 
     def __init__(self, *, force: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.force = force
-
-    def choice(self) -> dict[str, Any]:
-        """The batch, and whether its owner is asked."""
-        return {**super().choice(), "force": self.force}
 
 
 class SetAsideBatchOperator(_OfBatchForced):
@@ -157,22 +144,24 @@ class SetAsideBatchOperator(_OfBatchForced):
 
     ``batch_id`` and ``scope`` are as for :class:`ParkBatchOperator`.
 
-    :param force: also then; the commit of that owner fails, having changed nothing. Default no.
+    :param force: act even if the owner is at work; its commit then fails without having changed anything. Default no.
     """
 
     verb = "set-aside"
 
 
 class DropBatchOperator(_OfBatchForced):
-    """Discards a frozen or parked batch: its slices go into a later one. One that was set aside is kept no longer. Of a
-    committed batch of an interval run, readers see the output no longer, until its run is cleared.
+    """Discards a frozen or parked batch: its slices go into a later batch.
 
-    With staging at hand the output names the folders that finished starts wrote, possible orphans now. For a committed
-    batch of an interval run it is needed.
+    If the batch was set aside, its slices are no longer kept. If it is a committed batch of an interval run, readers
+    no longer see its output until that run is cleared.
+
+    If ``staging`` is available, the task's output names the folders that finished starts wrote; these are possible
+    orphans. A committed batch of an interval run needs ``staging``.
 
     ``batch_id`` and ``scope`` are as for :class:`ParkBatchOperator`.
 
-    :param force: also if its owner is at work, whose commit fails then, having changed nothing. Default no.
+    :param force: act even if the owner is at work; its commit then fails without having changed anything. Default no.
     """
 
     verb = "drop"
@@ -205,21 +194,12 @@ class ReleaseOperator(ActionOperator):
         self.batch_id = batch_id
         self.scope = scope
 
-    def choice(self) -> dict[str, Any]:
-        """The owner, the shards or the batch."""
-        return {
-            "owner": self.lease_owner,
-            "shards": _names(self.shards),
-            "batch_id": self.batch_id,
-            "scope": self.scope,
-        }
-
 
 class AcceptGapOperator(ActionOperator):
-    """Lets shards go on behind records that expired unread.
+    """Lets shards go on after a gap of records that expired unread.
 
     :param shards: these, templated; or
-    :param every: all that wait for it, default no.
+    :param every: all shards that wait because of a gap, default no.
     :param scope: that of an interval run, templated; default: the live application.
     """
 
@@ -232,10 +212,6 @@ class AcceptGapOperator(ActionOperator):
         self.every = every
         self.scope = scope
 
-    def choice(self) -> dict[str, Any]:
-        """The shards, or all."""
-        return {"shards": _names(self.shards), "every": self.every, "scope": self.scope}
-
 
 class ResetOperator(ActionOperator):
     """Moves shards, each with all its descendants, to a position; all or nothing.
@@ -243,8 +219,8 @@ class ResetOperator(ActionOperator):
     :param to: ``TRIM_HORIZON``, an instant (aware ``datetime`` or ISO text), or for one shard a checkpoint; templated.
     :param shards: these, templated; or
     :param every: all, default no.
-    :param stream_id: with ``every``: the stream was created again and has this identity now; templated.
-    :param force: also leases whose owner is not known to be over, which then has lost them; default no.
+    :param stream_id: with ``every``: the stream was created again and now has this identity; templated.
+    :param force: also take leases whose owner may still be at work; that owner loses them. Default no.
     """
 
     verb = "reset"
@@ -266,24 +242,3 @@ class ResetOperator(ActionOperator):
         self.every = every
         self.stream_id = stream_id
         self.force = force
-
-    def choice(self) -> dict[str, Any]:
-        """The shards, or all, and where they go."""
-        return {
-            "to": self.to,
-            "shards": _names(self.shards),
-            "every": self.every,
-            "stream_id": self.stream_id,
-            "force": self.force,
-        }
-
-
-def _names(shards: Sequence[str]) -> list[str]:
-    """Shards as a list, or as the text that a template makes of them: with commas between, or a list as Python or JSON
-    writes it."""
-    if not isinstance(shards, str):
-        return list(shards)
-    text = shards.strip()
-    if text.startswith(("[", "(")):
-        text = ",".join(name.strip(" \"'") for name in text.strip("[]()").split(","))
-    return [name.strip() for name in text.split(",") if name.strip()]

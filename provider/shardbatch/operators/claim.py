@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ClaimOperator: what this run works on."""
+"""ClaimOperator: finds what this run works on."""
 
 from __future__ import annotations
 
@@ -26,17 +26,16 @@ IDLE = ("nothing", "held")
 class ClaimOperator(ComesBack):
     """Claims shards, or finds the batch that this run has to finish first.
 
-    Where it has to see whether leases of a run that is unknown here stand still, it is deferred meanwhile and holds no
-    worker.
+    If it has to watch whether the leases of an unknown run change, it is deferred meanwhile and holds no worker.
 
-    Its output is a list of small entries ``{"group", "label"}``, one for each read task; which shards a group has
-    stands on their lease rows. It also pushes ``batch_id`` (a batch to finish instead of reading), ``outcome``, and
-    ``claim_id``, which tells this claim from one that the run made before it was cleared. When there is nothing to do
-    it skips the tasks of ``skips``.
+    Its output is a list of small entries ``{"group", "label"}``, one for each read task. The lease rows say which
+    shards a group has. It also pushes ``batch_id`` (a batch to finish instead of reading), ``outcome``, and
+    ``claim_id``, which distinguishes this claim from one that the run made before it was cleared. If there is nothing
+    to do, it skips the tasks of ``skips``.
 
     :param skips: ids of the tasks to skip when there is nothing to do.
-    :param freeze_task: id of the freeze task: with it, a claim that a person clears alone takes nothing if the batch
-        that its run froze went to another run, since nothing would follow it.
+    :param freeze_task: id of the freeze task. With it, a claim that a person clears alone takes nothing if the batch
+        that its run froze went to another run, because no task would follow the claim.
     """
 
     def __init__(self, *, skips: Sequence[str] = (), freeze_task: str | None = None, **kwargs: Any) -> None:
@@ -45,7 +44,7 @@ class ClaimOperator(ComesBack):
         self.freeze_task = freeze_task
 
     def step(self, context: Context, looks: Looks | None) -> list[dict[str, str]]:
-        """Claim; the read tasks to start."""
+        """Claim, and return the read tasks to start."""
         ti = context["ti"]
         with self.open(context) as steps:
             frozen = self._frozen_before(ti)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that have to see whether rows of others stand still: they hold no worker meanwhile (PROTOCOL T8)."""
+"""Steps that have to watch whether rows of other owners change: they hold no worker meanwhile (PROTOCOL T8)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ SLACK = timedelta(minutes=2)
 
 
 class ComesBack(Step):
-    """A step that is deferred while it looks on.
+    """A step that is deferred while it watches rows.
 
-    Without a triggerer it waits in its worker, once Airflow has waited for the triggerer in vain.
+    Without a triggerer it waits in its worker, after the deferral has timed out.
     """
 
     def execute(self, context: Context) -> Any:
-        """Do the step; its output."""
+        """Do the step, and return its output."""
         return self._go(context, Looks())
 
     def come_back(self, context: Context, looks: dict[str, Any], event: Any = None) -> Any:
-        """Do the step now that the time has passed in which rows were to stand still; its output."""
+        """Do the step after the time in which the rows were watched, and return its output."""
         return self._go(context, Looks.from_json(looks))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Go on after a deferral, also after one that no triggerer ended."""
+        """Go on after a deferral, even if no triggerer ended it."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except (TaskDeferralError, TaskDeferralTimeout) as error:
@@ -59,6 +59,6 @@ class ComesBack(Step):
     def step(self, context: Context, looks: Looks | None) -> Any:
         """The step itself.
 
-        :param looks: what its earlier passes saw; ``None``: it must stay.
-        :raises LookAgain: to come back.
+        :param looks: what its earlier passes saw; ``None``: it must not be deferred.
+        :raises LookAgain: to be called again later.
         """

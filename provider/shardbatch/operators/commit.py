@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CommitOperator: the decision, after which checkpoints move; and ReportOperator, which makes a run fail after it."""
+"""CommitOperator: the decision, after which checkpoints move; and ReportOperator, which can fail a run after it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,15 @@ PROBLEMS: dict[str, type[ShardbatchError]] = {"shards": ShardsFailed, "gap": Gap
 class CommitOperator(Step):
     """Commits the batch that freeze opened, if the work of the block is done.
 
-    It must be downstream of all work tasks, with the trigger rule ``none_failed``. It asks Airflow for their states all
-    the same and refuses if one failed, or if there were records and none succeeded. Its output is a list of problems
-    that do not undo the commit but must fail the run (for :class:`ReportOperator`); the outcome is the XCom
-    ``committed``.
+    It must be downstream of all work tasks, with the trigger rule ``none_failed``. It also asks Airflow for their
+    states, and refuses to commit if one failed, or if there were records and no task succeeded.
+
+    Its output is a list of problems that do not undo the commit but must fail the run (for :class:`ReportOperator`).
+    The outcome is the XCom ``committed``.
 
     :param freeze_task: id of the freeze task whose batch is committed.
-    :param work: ids of the work tasks: what those of them wrote that ended as a success is committed, and nothing else.
-        Default: none, which fits a sink of the author's own.
+    :param work: ids of the work tasks. Only what successful tasks among them wrote is committed. Default: none, which
+        fits a sink of the author's own.
     :param claim_task: id of the claim task; with it and ``read_task``, shards that could not be read are reported;
         default: none.
     :param read_task: id of the read task; default: none.
@@ -75,7 +76,7 @@ class CommitOperator(Step):
         self.idle = list(idle)
 
     def execute(self, context: Context) -> list[dict[str, str]]:
-        """Commit; the problems that are left."""
+        """Commit, and return the problems that are left."""
         ti = context["ti"]
         batch_id, attempt, records = (
             ti.xcom_pull(task_ids=self.freeze_task, key=key) for key in ("batch_id", "attempt", "record_count")
@@ -95,7 +96,7 @@ class CommitOperator(Step):
         return self._problems(ti)
 
     def _require_work(self, ti: Any, batch_id: str | None, records: int) -> list[Work]:
-        """The task instances that ended as a success, once all have ended well.
+        """The task instances that succeeded, if none failed and none is still running.
 
         :raises WorkFailed: naming the tasks that have not.
         """
@@ -128,7 +129,7 @@ class CommitOperator(Step):
         return steps.send_event(batch_id, clearing, lambda sent_ms: not assets or is_out(assets[0], batch_id, sent_ms))
 
     def _publish(self, context: Context, extra: dict[str, Any], *, sends: bool) -> None:
-        """Let the asset event go out with the end of this task, or none."""
+        """Send the asset event at the end of this task, or do not send one."""
         if not sends:
             self.outlets = []  # Airflow makes an event of every outlet that stands here at the end
             return
@@ -161,7 +162,7 @@ class CommitOperator(Step):
         return problems
 
     def _shard_errors(self, ti: Any) -> tuple[dict[str, str], int]:
-        """Errors of this run's read tasks; none of a run that did not read, whatever it read before it was cleared."""
+        """Errors of this run's read tasks; none if the run did not read, even if it had read before it was cleared."""
         if self.claim_task is None or self.read_task is None:
             return {}, 0
         groups = ti.xcom_pull(task_ids=self.claim_task) or []
@@ -176,9 +177,9 @@ class CommitOperator(Step):
 
 
 class ReportOperator(BaseOperator):
-    """Fails, so that the run does, for what must be seen although the batch was committed; else it is a success.
+    """Fails the run for problems that a person must see although the batch was committed. Without problems it succeeds.
 
-    It stands after commit, and nothing after it.
+    It is the last task, after commit.
 
     :param problems: commit's output.
     """
@@ -191,7 +192,7 @@ class ReportOperator(BaseOperator):
         self.problems = problems
 
     def execute(self, context: Context) -> None:
-        """Fail for each problem at once, or do nothing."""
+        """Fail with all problems in one error, or do nothing."""
         with final_errors():
             if self.problems is None:
                 raise WorkFailed(
@@ -205,7 +206,7 @@ class ReportOperator(BaseOperator):
 
 
 def extra_of(done: Committed) -> dict[str, Any]:
-    """What an asset event says of a batch: counts and places, never records."""
+    """The content of an asset event: counts and places, never records."""
     return {
         "batch_id": done.batch_id,
         "manifest_uri": done.manifest_uri,

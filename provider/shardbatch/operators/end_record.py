@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end record of a task of the block: its last act, after which a commit knows what its application wrote.
+"""The end record of a task of the block: its last act, from which a commit learns what its application wrote.
 
-It is a file beside the manifest and no XCom: a task of an older attempt that lives on would overwrite that of a newer.
+It is a file beside the manifest, not an XCom: a task of an older attempt that is still running would overwrite the XCom
+of a newer one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from airflow.sdk.exceptions import DownstreamTasksSkipped
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.renamed import renamed
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import renderer
 from shardbatch.tasks.application import ApplicationSpec
@@ -33,10 +34,10 @@ _MANIFEST = "manifest_uri"
 
 @dataclass(frozen=True)
 class Bound:
-    """The batch and attempt that a try works for, and what it hands down to its application.
+    """The batch and attempt that a try works for, and the token that it passes to its application.
 
-    ``did_nothing``: it has found that there is nothing to do. ``sure``: its application was certainly told the token.
-    ``records``: those of the batch, where they are known.
+    ``did_nothing``: the try found nothing to do. ``sure``: its application certainly got the token. ``records``: the
+    number of records of the batch, if it is known.
     """
 
     batch_id: str
@@ -49,10 +50,10 @@ class Bound:
 
 @runtime_checkable
 class Binds(Protocol):
-    """An operator that knows itself which batch it works on, and may hand down another token than its task's id."""
+    """An operator that knows by itself which batch it works on, and may pass another token than its task's id."""
 
     def bound(self) -> Bound | None:
-        """What the try at hand works for; ``None`` without a batch."""
+        """The batch and attempt of the current try; ``None`` without a batch."""
         ...
 
 
@@ -75,8 +76,8 @@ def works_of(states: Mapping[str, str | None], task_ids: set[str]) -> dict[str, 
 
 
 def is_given(task: Any, freeze_task: str) -> bool:
-    """Whether a task is seen to be given the batch: one of its fields has the place of the manifest, without which
-    nobody can open it. A branch on the number of records has it not."""
+    """Whether a task can be seen to get the batch: one of its fields has the URI of the manifest, without which the
+    batch cannot be opened. A branch on the number of records does not have it."""
     if not task.is_mapped:
         return _has_manifest([getattr(task, name, None) for name in task.template_fields], freeze_task)
     return _has_manifest([task.partial_kwargs, task._get_specified_expand_input().value], freeze_task)
@@ -102,21 +103,21 @@ def record_end(
     *,
     freeze_task: str,
     app_name: str,
-    stream: KinesisStream,
+    stream: Stream,
     leases: Leases | None = None,
     staging: Staging | None = None,
     group_id: str = "",
     only: bool = True,
 ) -> None:
-    """Let a task leave its end record. ``StreamBatch`` does it for all of its block; tasks wired by hand need it.
+    """Make a task leave its end record. ``StreamBatch`` does this for its whole block; tasks wired by hand need it.
 
-    What its author gave as ``pre_execute`` and ``post_execute`` still runs. A record that cannot be written fails the
-    task: it may be tried again, and nothing is lost.
+    The author's own ``pre_execute`` and ``post_execute`` still run. If the record cannot be written, the task fails: it
+    may be tried again, and nothing is lost.
 
-    :param task: the operator, mapped or not; of a ``@task`` call its ``.operator``.
+    :param task: the operator, mapped or not; for a ``@task`` call its ``.operator``.
     :param freeze_task: id of the freeze task whose batch it works on; the other arguments are those of the steps.
-    :param only: whether no other task works on the batch, so that an application need not say for which it does;
-        default yes.
+    :param only: whether this is the only task that works on the batch; then its application need not say for which
+        task it works. Default: yes.
     """
     record_ends(task, ApplicationSpec.of(app_name, stream, leases, staging, group_id=group_id), freeze_task, only=only)
 
@@ -139,8 +140,8 @@ def record_ends(task: Any, spec: ApplicationSpec, freeze_task: str, *, only: boo
 
 
 class _Ending:
-    """What one task needs for its record. The batch is looked up when a try begins: its end may come when the XComs are
-    those of a later attempt already."""
+    """What one task needs for its record. The batch is looked up when a try begins, because at its end the XComs may
+    already be those of a later attempt."""
 
     def __init__(self, spec: ApplicationSpec, freeze_task: str, only: bool) -> None:
         self._spec = spec
@@ -164,7 +165,7 @@ class _Ending:
         )
 
     def execute(self, context: Any, **more: Any) -> Any:
-        """Execute a branch or a short circuit: where it skips tasks it ends by an exception, past what follows it."""
+        """Execute a branch or a short circuit. When it skips tasks, it raises, and ``post_execute`` does not run."""
         task = context["ti"].task
         try:
             return type(task).execute(task, context, **more)
@@ -198,7 +199,7 @@ class _Ending:
 
 
 def _after(hook: Callable[..., Any] | None, ours: Callable[..., None]) -> Callable[..., Any]:
-    """A hook that does what the author's does, then ours."""
+    """A hook that runs the author's hook, then ours."""
     if hook is not None and isgeneratorfunction(hook):
 
         def run_and_yield(context: Any, *result: Any) -> Iterator[Any]:

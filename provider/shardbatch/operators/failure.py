@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an error of ours ends a task: one sentence in its log, under the error's name, with what to do."""
+"""How one of our errors ends a task: one sentence in its log, under the error's name, with what to do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST_CAUSE = 300
 
 @contextmanager
 def final_errors() -> Iterator[None]:
-    """Ends the task without a retry when trying again cannot help.
+    """Ends the task without a retry if a retry cannot help.
 
     :raises AirflowFailException: instead of an error that is not retryable: see :func:`final`.
     """
@@ -35,8 +35,8 @@ def final_errors() -> Iterator[None]:
 
 
 def final(error: ShardbatchError, text: str = "") -> AirflowFailException:
-    """What ends a task for good, named as the error is. Behind its text it names what the error came from, if that is
-    not ours and the text does not have its words already.
+    """The exception that ends a task without a retry, named as the error is. After its text it names the cause of the
+    error, if that is not one of our errors and the text does not already have its words.
 
     :param text: instead of the error's own.
     """

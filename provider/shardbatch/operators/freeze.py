@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FreezeOperator: the landed slices become one batch, and an attempt of it is opened."""
+"""FreezeOperator: combines the landed slices into one batch, and opens an attempt of it."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ NAMED_SHARDS = 20
 
 @renamed(commit="commit_task")
 class FreezeOperator(ComesBack):
-    """Freezes what the read tasks landed, or opens the next attempt of the batch that this run has already.
+    """Freezes what the read tasks landed, or opens the next attempt of the batch that this run already has.
 
-    Its outputs, each an XCom of its own: ``batch_id``, ``attempt``, ``manifest_uri``, ``manifest_digest``,
-    ``record_count``, ``bytes``, ``shards``, ``gaps``, ``replay``, and ``waiting``. An empty batch skips the tasks
-    directly after it, so that no work starts without records.
+    Its outputs are XComs: ``batch_id``, ``attempt``, ``manifest_uri``, ``manifest_digest``, ``record_count``,
+    ``bytes``, ``shards``, ``gaps``, ``replay``, and ``waiting``. If the batch is empty, the tasks directly after it are
+    skipped, so that no work starts without records.
 
     :param handed: the batch that claim found, templated; empty: none.
-    :param claim_id: claim's output of this name, templated: with it, a batch that went to another run since is an error
-        and not an empty batch.
+    :param claim_id: claim's output of this name, templated. With it, a batch that went to another run since is an
+        error, not an empty batch.
     :param skips: ids of the tasks to skip when the batch has no records, default: those directly after this one.
-    :param commit_task: id of the commit task: with it, a batch that is committed is opened for a replay only if that
-        task is to run again too, since nothing would show what the work writes.
+    :param commit_task: id of the commit task. With it, a committed batch is opened for a replay only if that task runs
+        again too, because otherwise readers would never see what the work writes.
     """
 
     template_fields: Sequence[str] = (*ComesBack.template_fields, "handed", "claim_id")
@@ -63,17 +63,17 @@ class FreezeOperator(ComesBack):
 
     @property
     def args(self) -> list[str]:
-        """The argument list from which ``open_batch`` finds its batch; templates that the task which uses them renders,
-        so that the application knows for which task and try it works."""
+        """The argument list from which ``open_batch`` finds its batch. The task that uses the list renders its
+        templates, so the application knows for which task and try it works."""
         return handover.to_arguments({name: f"{{{{ {value} }}}}" for name, value in self._handover().items()})
 
     @property
     def environment(self) -> dict[str, str]:
-        """The same as environment variables, whose values are texts also where native objects are rendered."""
+        """The same as environment variables, whose values are texts even where Airflow renders native objects."""
         return handover.to_environment({name: as_text(value) for name, value in self._handover().items()})
 
     def _handover(self) -> dict[str, str]:
-        """What is handed over, as expressions of Jinja."""
+        """What is passed to an application, as expressions of Jinja."""
 
         def output(key: str) -> str:
             return f"ti.xcom_pull(task_ids='{self.task_id}', key='{key}')"
@@ -87,7 +87,7 @@ class FreezeOperator(ComesBack):
         )
 
     def step(self, context: Context, looks: Looks | None) -> dict[str, Any]:
-        """Freeze; what was frozen."""
+        """Freeze, and return what was frozen."""
         with self.open(context) as steps:
             ti = context["ti"]
             frozen = steps.freeze(
@@ -109,7 +109,7 @@ class FreezeOperator(ComesBack):
         return {key: outputs[key] for key in ("batch_id", "attempt", "record_count")}
 
     def _require_commit(self, ti: Any, batch: Batch) -> None:
-        """See that commit is to run again in this clearing.
+        """Check that commit runs again in this clearing.
 
         :raises ReplayRefused: if it has ended and was not cleared.
         """
@@ -129,7 +129,7 @@ class FreezeOperator(ComesBack):
 
 
 def outputs_of(frozen: Frozen) -> dict[str, Any]:
-    """What is pushed: references and counts, never records."""
+    """The values of the XComs: references and counts, never records."""
     return {
         "batch_id": frozen.batch_id,
         "attempt": frozen.attempt,

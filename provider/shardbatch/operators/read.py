@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ReadOperator: the shards of one group into the staging area."""
+"""ReadOperator: reads the shards of one group into the staging area."""
 
 from __future__ import annotations
 
@@ -27,13 +27,18 @@ LABEL = as_text("task.entry['label']")
 class ReadOperator(Step):
     """Reads the shards of one of claim's groups, each to its end, the tip as of the run's start, or a limit.
 
-    It ends in time before its ``execution_timeout`` and its DAG's ``dagrun_timeout`` and lands what it has: a tenth of
-    them, at least 30 seconds, is kept for that.
+    It stops before its ``execution_timeout`` and its DAG's ``dagrun_timeout`` and lands what it has. It keeps a tenth
+    of that time for landing, and at least 30 seconds.
 
     Its output is small: ``records``, ``bytes``, ``shards``, ``ended``, ``gaps``, ``foreign``, ``broken``, ``dropped``
-    (records, see ``KinesisStream``), ``below`` (records that stand before the place that was asked for and were left
+    (records, as the stream says), ``below`` (records that stand before the place that was asked for and were left
     out), ``waited_s``, ``refused`` and ``resubscribed`` (time waited for the service's limits, calls refused for their
-    rate, subscriptions renewed), ``lost``, ``seconds``, and ``errors`` with the shards that could not be read.
+    rate, subscriptions renewed), ``stops`` (how many shards were read up to what: ``{"tip": 3, "duration": 1}``),
+    ``lost``, ``seconds``, and ``errors`` with the shards that could not be read. What ends a read is ``shard_end``,
+    ``tip`` (as of the run's start) or ``interval_end``; a limit (``records``, ``bytes``, ``duration``,
+    ``run_duration``, ``airflow_timeout``); ``turn``, if the time was over while other shards had their turn;
+    ``standstill``, if many answers without records came no nearer to the tip; ``lost``, ``error`` or ``others_failed``;
+    ``source``, if the source had no further answer.
 
     :param entry: one of claim's entries, ``{"group": …, "label": …}``; templated.
     """
@@ -46,7 +51,7 @@ class ReadOperator(Step):
         self._stop: threading.Event | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Read; what was landed."""
+        """Read, and return what was landed."""
         until = time.monotonic() + self._seconds(context)
         self._stop = threading.Event()
         began = context["dag_run"].start_date
@@ -61,6 +66,7 @@ class ReadOperator(Step):
             "gaps": landed.gaps,
             **landed.oddities.to_json(),
             **landed.waiting.to_json(),
+            "stops": {stop.value: count for stop, count in sorted(landed.stops.items())},
             "lost": landed.lost,
             "seconds": landed.seconds,
             "failed": len(landed.errors),
@@ -68,7 +74,7 @@ class ReadOperator(Step):
         }
 
     def _seconds(self, context: Context) -> float:
-        """How long it may read before Airflow ends it, or its run, by the clocks of scheduler and worker."""
+        """The time in which it may read before Airflow ends it, or its run, by the clocks of scheduler and worker."""
         found = [math.inf]
         if self.execution_timeout is not None:
             found.append(time_to_read(self.execution_timeout).total_seconds())
@@ -78,7 +84,7 @@ class ReadOperator(Step):
         return min(found)
 
     def on_kill(self) -> None:
-        """End the read at the next page; nothing that was not stored on a lease row counts."""
+        """End the read at the next page; only what is stored on a lease row counts."""
         if self._stop is not None:
             self.log.info("The read is told to stop.")
             self._stop.set()

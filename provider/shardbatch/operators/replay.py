@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import DagRunTriggerException
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.settings import chosen_leases
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
 from shardbatch.tasks.replay import order_replay
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 class ReplayBatchOperator(RendersOnce):
-    """Starts a run of the batch's own DAG that replays it: the work runs again, its output takes the place of the old.
+    """Starts a run of the batch's own DAG that replays the batch: the work runs again, and its output replaces the old.
 
-    No checkpoint moves and no new record is read. Who, when and why stand on the application row and in the run's note.
-    Trying or clearing this task again starts no second run: it clears the one that it has started. Its XCom
-    ``trigger_run_id`` names that run.
+    No checkpoint moves and no new record is read. The application row and the run's note record who, when and why.
+    If this task is tried or cleared again, it does not start a second run: it clears the run that it has started. Its
+    XCom ``trigger_run_id`` names that run.
 
     :param app_name: the application, templated.
-    :param stream: the stream that it reads; it is not asked.
-    :param batch_id: the batch, templated; of any owner that is over, also one that was set aside.
-    :param reason: why, templated; kept on the application row.
+    :param stream: the stream that the application reads; this task does not call the stream.
+    :param batch_id: the batch, templated. Its owner must have finished. It may be a batch that was set aside.
+    :param reason: the reason, templated; it is kept on the application row.
     :param leases: where leases are kept, default: the setting ``[shardbatch] leases``.
     :param target_dag_id: the DAG to start, templated; default: that of the batch's owner.
     :param target_group_id: its StreamBatch group, templated; default: that of the batch's owner.
@@ -50,7 +50,7 @@ class ReplayBatchOperator(RendersOnce):
         self,
         *,
         app_name: str,
-        stream: KinesisStream,
+        stream: Stream,
         batch_id: str,
         reason: str,
         leases: Leases | None = None,
@@ -78,7 +78,7 @@ class ReplayBatchOperator(RendersOnce):
     def execute(self, context: Context) -> None:
         """Start the run.
 
-        :raises DagRunTriggerException: which Airflow takes for the order to start it.
+        :raises DagRunTriggerException: which tells Airflow to start it.
         """
         with final_errors():
             planned, note = self._order(context)

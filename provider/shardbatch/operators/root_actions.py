@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person does to output roots, as tasks: forget, adopt, sum the markers."""
+"""Actions of a person on output roots, as tasks: forget, adopt, sum the markers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from shardbatch.operators.actions import ActionOperator
 
 
 class _OfRoot(ActionOperator):
-    """Of one output root.
+    """An action on one output root.
 
-    :param root: the root, in whatever spelling, templated.
+    :param root: the root, in any spelling, templated.
     """
 
     template_fields: Sequence[str] = (*ActionOperator.template_fields, "root")
@@ -21,17 +21,13 @@ class _OfRoot(ActionOperator):
         super().__init__(**kwargs)
         self.root = root
 
-    def choice(self) -> dict[str, Any]:
-        """The root."""
-        return {"root": self.root}
-
 
 class ForgetRootOperator(_OfRoot):
-    """Takes an output root that is gone for good out of the batches that name it: no run waits for it any more.
+    """Removes an output root that is gone permanently from the batches that name it, so that no run waits for it.
 
-    ``root`` is the root, in whatever spelling, templated.
+    ``root`` is the root, in any spelling, templated.
 
-    :param batch_id: only of this batch, templated; default: of all that name it.
+    :param batch_id: only of this batch, templated; default: of all batches that name the root.
     :param scope: that of an interval run's batches, templated; default: the live application.
     """
 
@@ -43,26 +39,22 @@ class ForgetRootOperator(_OfRoot):
         self.batch_id = batch_id
         self.scope = scope
 
-    def choice(self) -> dict[str, Any]:
-        """The root, and the batch."""
-        return {**super().choice(), "batch_id": self.batch_id, "scope": self.scope}
-
 
 class AdoptRootOperator(_OfRoot):
-    """Hands an output root to this application; the one that had it is refused from then on.
+    """Hands an output root to this application. The application that had it is refused from then on.
 
-    It needs staging, and fails while the other application has batches that are not decided.
+    It needs staging, and fails while the other application has undecided batches.
 
-    :param root: the root, in whatever spelling, templated.
+    :param root: the root, in any spelling, templated.
     """
 
     verb = "adopt-root"
 
 
 class SumMarkersOperator(_OfRoot):
-    """Sums the markers of an output root, so that readers of it are quick. It needs staging.
+    """Sums the markers of an output root, so that its readers are fast. It needs staging.
 
-    :param root: the root, in whatever spelling, templated.
+    :param root: the root, in any spelling, templated.
     """
 
     verb = "sum-markers"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
-from shardbatch.core.handover import Handover
+from shardbatch.core.handover import WorkOrder
 from shardbatch.errors import ConfigurationError, JobFailed
 from shardbatch.operators.end_record import Bound, record_ends, work_of
 from shardbatch.operators.failure import final_errors
@@ -28,36 +28,37 @@ if TYPE_CHECKING:
 
     from shardbatch.hooks.leases import Leases
     from shardbatch.hooks.staging import Staging
-    from shardbatch.hooks.streams import KinesisStream
+    from shardbatch.hooks.streams import Stream
     from shardbatch.task_group import StreamBatch
 
 
 class SparkSubmitBatchOperator(SparkSubmitOperator):
     """Runs a Spark application on the frozen batch of a :class:`StreamBatch` group.
 
-    It takes every argument of the stock ``SparkSubmitOperator`` and behaves like it, and it also
+    It takes every argument of the stock ``SparkSubmitOperator`` and behaves like it. It also
 
-    * tells the application its batch: Spark configuration ``spark.shardbatch.*`` in every mode, environment variables
-      ``SHARDBATCH_*`` in all but standalone cluster mode; ``open_batch`` finds either;
-    * does nothing and succeeds when this attempt is committed already; fails without a retry when the batch is
-      another owner's;
-    * keeps the batch alive while it waits and ends its application when the batch is lost;
-    * records the application's id on the batch, one for each task of the block; before it submits another it ends an
-      older attempt's application of this task, where that can be reached, as ``freeze`` does for every task;
-    * carries the batch id in the application's name and, on YARN and Kubernetes, in its tags;
-    * says at the end what became of it: records, start and output folder, or the exception that ended it.
+    * tells the application its batch: by Spark configuration ``spark.shardbatch.*`` in every mode, and by environment
+      variables ``SHARDBATCH_*`` in every mode except standalone cluster mode; ``open_batch`` finds either;
+    * does nothing and succeeds if this attempt is already committed, and fails without a retry if the batch belongs to
+      another owner;
+    * keeps the batch alive while it waits, and ends its application if the batch is lost;
+    * records the application's id on the batch, one for each task of the block. Before it submits another, it ends the
+      application of an older attempt of this task if it can reach it, as ``freeze`` does for every task;
+    * puts the batch id into the application's name and, on YARN and Kubernetes, into its tags;
+    * logs the result at the end: records, start and output folder, or the exception that ended the application.
 
     A retry of the same attempt goes on with the application that is running at the cluster (``durable``, as in the
-    stock operator); another attempt never does.
+    stock operator). Another attempt never does.
 
-    :param batch: the group whose batch it works on. Outside such a group give ``manifest_uri``, ``manifest_digest``,
-        ``batch_id`` and ``attempt`` (outputs of ``FreezeOperator``; templated), and what the four steps were given:
-        ``app_name``, ``stream``, ``leases``, ``staging``, ``group_id``. It leaves its end record there too.
-    :param heartbeat: between two signs of life, default 20 seconds (above 0). Keep it below a third of
-        ``ClaimOptions(attempt_grace)``, else the batch may be taken for abandoned.
-    :raises JobFailed: when it runs, if the application ends without success; it is tried again as ``retries`` say.
-    :raises ConfigurationError: if neither a group nor all of the single values are given, if it stands outside of that
-        group, or for a heartbeat that is not above zero or not below the group's ``attempt_grace``; when it runs, if
+    :param batch: the group whose batch it works on. Outside such a group, give ``manifest_uri``, ``manifest_digest``,
+        ``batch_id`` and ``attempt`` (outputs of ``FreezeOperator``; templated), and the same ``app_name``, ``stream``,
+        ``leases``, ``staging`` and ``group_id`` as for the four steps. It leaves its end record there too.
+    :param heartbeat: time between two signs of life, default 20 seconds (above 0). Keep it below a third of
+        ``ClaimOptions(attempt_grace)``; otherwise the batch may be treated as abandoned.
+    :raises JobFailed: when it runs, if the application ends without success. The task is tried again, up to
+        ``retries`` times.
+    :raises ConfigurationError: if neither a group nor all of the single values are given, if it stands outside that
+        group, or for a heartbeat that is not above zero or not below the group's ``attempt_grace``. When it runs: if
         the Spark connection, spark-submit or Java is missing.
     """
 
@@ -78,7 +79,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         batch_id: Any = None,
         attempt: Any = None,
         app_name: str | None = None,
-        stream: KinesisStream | None = None,
+        stream: Stream | None = None,
         leases: Leases | None = None,
         staging: Staging | None = None,
         group_id: str = "",
@@ -92,7 +93,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             )
         if batch is not None and not _stands_inside(self, batch.group_id):
             raise ConfigurationError(
-                f"{place(self)}: it works on the batch of {batch.group_id!r} and stands outside that group, so that "
+                f"{place(self)}: it works on the batch of {batch.group_id!r} but stands outside that group, so "
                 "commit would not wait for it.",
                 remedy='Create it within the block of "with StreamBatch(…) as batch".',
             )
@@ -106,9 +107,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             self.spec = (
                 batch.spec
                 if batch is not None
-                else ApplicationSpec.of(
-                    app_name or "", cast("KinesisStream", stream), leases, staging, group_id=group_id
-                )
+                else ApplicationSpec.of(app_name or "", cast("Stream", stream), leases, staging, group_id=group_id)
             )
         except ConfigurationError as error:
             raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
@@ -118,7 +117,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
                 f"{place(self)}: a heartbeat every {heartbeat} shows no life within attempt_grace, which is {grace}.",
                 remedy="Give a heartbeat below a third of ClaimOptions(attempt_grace).",
             )
-        self._handover: Handover | None = None
+        self._order: WorkOrder | None = None
         self._connected_by: Connection | None = None
         self._open: Attempt | None = None
         self._goes_on: str | None = None
@@ -130,8 +129,8 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             record_ends(self, self.spec, "", only=True)
 
     def bound(self) -> Bound | None:
-        """What this try works for, and the token that its application was told (for the end record)."""
-        done = self._handover
+        """The batch and attempt of this try, and the token that its application got (for the end record)."""
+        done = self._order
         if done is None:
             return None
         return Bound(
@@ -154,28 +153,28 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             )
 
     def execute(self, context: Context) -> None:
-        """Run the application, if it is its turn."""
+        """Run the application, unless the batch is empty or this attempt is already committed."""
         if not self.batch_id:
             raise AirflowSkipException("The batch is empty: there is nothing to do.")
         with final_errors():
             self._execute(context)
 
     def _execute(self, context: Context) -> None:
-        handover = self._handover_of(context)
+        order = self._order_of(context)
         self._connected_by = applications.require_connection(self._conn_id)
         self._hook = None
-        self._handover = handover
-        self._bind_reconnection(handover)
+        self._order = order
+        self._bind_reconnection(order)
         applications.require_programs(self._get_hook())
         spec = self.spec.rendered(renderer(self, context))
-        attempt = Attempt.of(spec, context, handover.batch_id, handover.attempt, handover.work)
+        attempt = Attempt.of(spec, context, order.batch_id, order.attempt, order.work)
         try:
             if not attempt.my_turn():
                 self.log.info("Attempt %s of batch %s is committed already.", attempt.attempt, attempt.batch_id)
                 self._did_nothing = True
                 return
             self._goes_on = self._earlier(context, attempt)
-            self._handover = replace(handover, token=self._token(context))
+            self._order = replace(order, token=self._token(context))
             self._hook = None  # the next one tells the application its token
             self._run(context, attempt)
         finally:
@@ -208,9 +207,9 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
     def on_kill(self) -> None:
         """End the application, then close the attempt, so that the next one need not wait.
 
-        A cluster was only asked to end it: there the attempt is closed by whoever sees the end.
+        A cluster is only asked to end it: the attempt is closed later, by the task that sees the end.
         """
-        if self._hook is None or self._handover is None:
+        if self._hook is None or self._order is None:
             return
         self._asked_to_end = True
         self._stop_application()
@@ -218,7 +217,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             self._close_attempt()
 
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
-        """Wait for an application at its cluster, also one that an earlier try of this attempt submitted."""
+        """Wait for an application at its cluster, even if an earlier try of this attempt submitted it."""
         if self._hook is not None and self._hook._is_yarn and not self._hook._yarn_application_id:
             self._hook._yarn_application_id = external_id
         super().poll_until_complete(external_id, context)
@@ -227,13 +226,13 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         hook = super()._get_hook()
         if self._connected_by is not None:
             applications.require_master(hook, self._connected_by)
-        if self._handover is not None:
-            applications.equip(hook, self._handover)
+        if self._order is not None:
+            applications.equip(hook, self._order)
             self._output = listen(hook)
         return hook
 
-    def _handover_of(self, context: Context) -> Handover:
-        return Handover(
+    def _order_of(self, context: Context) -> WorkOrder:
+        return WorkOrder(
             manifest=str(self.manifest_uri),
             attempt=int(cast("int", self.attempt)),
             digest=str(self.manifest_digest),
@@ -241,15 +240,15 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             batch_id=str(self.batch_id),
         )
 
-    def _bind_reconnection(self, handover: Handover) -> None:
-        """The stock operator finds an application again by a key of the task: here it is one of the attempt, too."""
-        suffix = f"{handover.batch_id}.{handover.attempt}"
+    def _bind_reconnection(self, order: WorkOrder) -> None:
+        """The key by which the stock operator finds an application again: here it contains the attempt, too."""
+        suffix = f"{order.batch_id}.{order.attempt}"
         self.external_id_key = f"{SparkSubmitOperator.external_id_key}.{suffix}"
         self._K8S_DRIVER_STATUS_KEY = f"{SparkSubmitOperator._K8S_DRIVER_STATUS_KEY}.{suffix}"
 
     def _token(self, context: Context) -> str:
-        """What tells this submission's starts from others: this try's id, or that of the try which submitted what this
-        one goes on with, kept beside the application's id."""
+        """The token that distinguishes the starts of this submission: the id of this try, or of the earlier try whose
+        application this one goes on with. It is kept beside the application's id."""
         memory, key = context.get("task_state_store"), f"{self.external_id_key}.token"
         if memory is None:
             return str(context["ti"].id)
@@ -260,7 +259,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         return token
 
     def _earlier(self, context: Context, attempt: Attempt) -> str | None:
-        """What this try goes on with, an earlier try's application at its cluster; any other one is ended."""
+        """The application of an earlier try, at its cluster, with which this try goes on; any other one is ended."""
         mine = attempt.work
         for _, gone in processes.end_left_over(attempt.batch_id, attempt.attempt, lambda work: work == mine):
             did = "Ended" if gone else "Could not end"
@@ -280,7 +279,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         return None
 
     def end_recorded(self, application: str, batch_id: str) -> applications.Ending:
-        """End an application of this task that stands on a batch row, for a task that opens the next attempt."""
+        """End an application of this task that a batch row names, for a task that opens the next attempt."""
         return applications.end_application(application, batch_id, SparkSubmitOperator._get_hook(self))
 
     def _application_reference(self) -> str | None:
@@ -297,7 +296,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         applications.await_process(self._hook)
 
     def _known_to_be_over(self, context: Context) -> bool:
-        """Whether the application has ended for certain; if not, its attempt stays open until its grace has passed."""
+        """Whether the application has certainly ended; if not, its attempt stays open until its grace has passed."""
         hook, reference = self._hook, self._application_reference()
         if hook is None or reference is None or not applications.cluster_mode(hook):
             return hook is None or applications.process_over(hook)
@@ -312,7 +311,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             return False
 
     def _told(self, error: BaseException, attempt: Attempt) -> JobFailed | None:
-        """Our error for one with which the stock hook or operator says that an application failed, and no other."""
+        """Our error in place of the one by which the stock hook or operator reports a failed application."""
         if self._hook is None or type(error) not in (AirflowException, RuntimeError):
             return None
         if self._hook._submit_sp is None and self._goes_on is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claim, read, freeze and commit have in common: their application."""
+"""The base of claim, read, freeze and commit: their application."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
 from shardbatch.tasks.application import ApplicationSpec
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 class Step(RendersOnce):
     """One of the steps of a batch.
 
-    :param app_name: an independent consumer of the stream, templated; 1 to 128 printable characters, no slash.
-    :param stream: what is read.
+    :param app_name: names an independent consumer of the stream, templated; 1 to 128 printable characters, no slash.
+    :param stream: the stream to read.
     :param leases: where leases are kept, default: the setting ``[shardbatch] leases``.
-    :param staging: where slices stand, default: the setting ``[shardbatch] staging``.
-    :param group_id: whose leases they are: all steps of one batch name the same. Default: none, which fits a DAG with
-        one batch; ``StreamBatch`` gives its own.
+    :param staging: where slices are kept, default: the setting ``[shardbatch] staging``.
+    :param group_id: a part of the owner of the leases: all steps of one batch have the same. Default: none, which fits
+        a DAG with one batch; ``StreamBatch`` sets its own.
     :param limits: how much one run reads.
     :param claim: how leases are claimed.
     :param policies: what to do when something cannot go on.
@@ -46,7 +46,7 @@ class Step(RendersOnce):
         self,
         *,
         app_name: str,
-        stream: KinesisStream,
+        stream: Stream,
         leases: Leases | None = None,
         staging: Staging | None = None,
         group_id: str = "",
@@ -89,7 +89,7 @@ class Step(RendersOnce):
 
     @contextmanager
     def open(self, context: Context) -> Iterator[Steps]:
-        """The steps of the run at hand; errors that a retry cannot mend end the task for good."""
+        """The steps of the current run; an error that a retry cannot fix ends the task without one."""
         with final_errors():
             spec = self.spec()
             spec.require_name()

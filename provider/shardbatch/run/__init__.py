@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a DAG run does, over the ports: claim, land, freeze, commit, and the turn of an attempt."""
+"""The steps of a DAG run, over the ports: claim, land, freeze, commit, and the attempts of a batch."""
 
 from shardbatch.run.attempt import Ended, Turn, beat, begin, end, nothing_ended
 from shardbatch.run.claim import Claim, Outcome, claim

@@ -20,12 +20,12 @@ Ended = Callable[[Batch], bool]
 
 
 def nothing_ended(batch: Batch) -> bool:
-    """Ends nothing, so that the attempt is waited for."""
+    """Ends nothing, so that the caller waits for the attempt."""
     return False
 
 
 class Turn(StrEnum):
-    """``RUN``: do the work. ``ALREADY_COMMITTED``: this attempt is decided already; do nothing and succeed."""
+    """``RUN``: do the work. ``ALREADY_COMMITTED``: this attempt is already decided; do nothing and succeed."""
 
     RUN = "run"
     ALREADY_COMMITTED = "already_committed"
@@ -34,7 +34,7 @@ class Turn(StrEnum):
 def expect_batch(rows: Rows, batch_id: str) -> Batch:
     """The row of a batch that must be there.
 
-    :raises LeaseLost: if it is not.
+    :raises LeaseLost: if it does not.
     """
     batch = rows.batch(batch_id)
     if batch is None:
@@ -45,7 +45,7 @@ def expect_batch(rows: Rows, batch_id: str) -> Batch:
 def begin(rows: Rows, owner: Owner, batch_id: str, attempt: int) -> Turn:
     """Whether the work of this attempt may start.
 
-    :raises LeaseLost: if the batch is another owner's, or was discarded.
+    :raises LeaseLost: if the batch belongs to another owner, or was discarded.
     :raises BatchParked: if it waits for a person.
     """
     batch = expect_batch(rows, batch_id)
@@ -60,7 +60,7 @@ def begin(rows: Rows, owner: Owner, batch_id: str, attempt: int) -> Turn:
 def beat(rows: Rows, owner: Owner, batch_id: str, attempt: int, application: str | None, work: str = "") -> None:
     """Show that the attempt is alive, and keep the id of the application that works for a task.
 
-    :raises LeaseLost: if the batch is not this owner's any more, or a newer attempt was opened.
+    :raises LeaseLost: if the batch no longer belongs to this owner, or a newer attempt was opened.
     :raises BatchParked: if it waits for a person.
     """
 
@@ -86,7 +86,7 @@ def end(rows: Rows, batch_id: str, attempt: int) -> None:
 
 
 def write(rows: Rows, batch_id: str, change: Callable[[Batch], Batch]) -> Batch:
-    """Change a batch row by compare-and-set until it holds; the row then."""
+    """Change a batch row by compare-and-set until the write succeeds; returns the row."""
     while True:
         batch = expect_batch(rows, batch_id)
         changed = change(batch)
@@ -95,26 +95,26 @@ def write(rows: Rows, batch_id: str, change: Callable[[Batch], Batch]) -> Batch:
 
 
 def lost(batch: Batch) -> ProtocolError:
-    """The error of a batch that its caller may not work on: who has it, or that it waits for a person."""
+    """The error for a batch that its caller may not work on: another owner has it, or it waits for a person."""
     if batch.state is BatchState.PARKED:
         return BatchParked("Batch {} is parked: {}.".format(batch.batch_id, batch.note))
     if batch.state is BatchState.VOID:
         return LeaseLost(
-            "Batch {} was given up: {}.".format(batch.batch_id, batch.note or "its freeze was taken for dead"),
-            remedy="Nothing is lost: what it held is frozen, or read, again by the next run, or by this one once it is "
-            "cleared whole.",
+            "Batch {} was given up: {}.".format(batch.batch_id, batch.note or "its freeze was considered dead"),
+            remedy="Nothing is lost: the next run freezes or reads again what it held. So does this run if you clear "
+            "all of it.",
         )
     return LeaseLost(
-        "Batch {} is {} and belongs to {}.".format(batch.batch_id, batch.state.value, batch.owner or "nobody")
+        "Batch {} is {} and belongs to {}.".format(batch.batch_id, batch.state.value, batch.owner or "no owner")
     )
 
 
 def open_next(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended = nothing_ended, claim: str = "") -> Batch:
-    """Open the next attempt of a frozen or committed batch of this owner, once the one before is over.
+    """Open the next attempt of a frozen or committed batch of this owner, after the attempt before it has ended.
 
-    :param ended: ends what the attempt before has left behind; whether it is over now.
-    :param claim: the claim behind which it is opened, empty if that is not known.
-    :raises AttemptAlive: if the one before shows life.
+    :param ended: ends what the attempt before has left behind, and says whether that attempt has ended.
+    :param claim: the claim after which it is opened, empty if that is unknown.
+    :raises AttemptAlive: if the attempt before shows life.
     :raises LeaseLost: if the batch went to another owner meanwhile.
     :raises BatchParked: if it waits for a person.
     """
@@ -132,7 +132,7 @@ def open_next(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended = not
 
 
 def require_held(owner: Owner, batch: Batch) -> None:
-    """See that this owner may work on a batch: it has it, and the batch is frozen or committed.
+    """Check that this owner may work on a batch: the owner has it, and it is frozen or committed.
 
     :raises LeaseLost: if not.
     :raises BatchParked: if it waits for a person.
@@ -142,7 +142,8 @@ def require_held(owner: Owner, batch: Batch) -> None:
 
 
 def require_never_frozen(consumer: Consumer, claim: str) -> None:
-    """See that no batch was frozen behind this claim. Where its run has none now, it went to another, or was given up.
+    """Check that no batch was frozen after this claim. If its run has no batch, such a batch went to another run, or
+    was given up.
 
     :raises LeaseLost: if one was.
     """
@@ -152,10 +153,10 @@ def require_never_frozen(consumer: Consumer, claim: str) -> None:
 
 
 def over(batch: Batch) -> bool:
-    """Whether the row alone says that its latest attempt has ended: it was closed, or has no application of its own.
+    """Whether the row alone shows that its latest attempt has ended: it was closed, or has no application of its own.
 
-    A drop opens an attempt, to decide that there is no output (B11), and waits for nobody: behind that the last attempt
-    with an application counts, which may live on without a task.
+    A drop opens an attempt, to decide that there is no output (B11), and does not wait. After that, the last attempt
+    with an application counts, because its application may still run without a task.
     """
     recorded = batch.spark_application[0]
     if batch.set_aside == DROPPED and batch.decided == batch.attempt:
@@ -164,7 +165,7 @@ def over(batch: Batch) -> bool:
 
 
 def wait_for_end(consumer: Consumer, batch: Batch) -> Batch:
-    """Wait until the latest attempt is over: closed, or seen from here without a sign of life for ``attempt_grace``.
+    """Wait until the latest attempt is over: it was closed, or showed no sign of life here for ``attempt_grace``.
 
     :raises AttemptAlive: if it shows life for three times that long.
     :raises LeaseLost: if the batch's row is gone.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How batches stand, those of interval runs among them, and who sees their output."""
+"""The status of batches, including those of interval runs, and who sees their output."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from shardbatch.run.intervals import highest_numbers
 
 @dataclass(frozen=True)
 class BatchStatus:
-    """One batch; ``application`` is what the last one is called at its cluster, ``decided`` the recorded attempt. Its
+    """One batch. ``application`` is the cluster's name of its last application, ``decided`` the recorded attempt. Its
     records arrived from ``min_arrival_ms`` to ``max_arrival_ms``, by the service's clock; ``None`` if it has none.
 
-    ``set_aside`` is ``kept`` or ``dropped`` for one that was decided without output. ``possible_orphan``: it was
-    discarded, and rows under its id may stand in the sink.
+    ``set_aside`` is ``kept`` or ``dropped`` for a batch that was decided without output. ``possible_orphan``: it was
+    discarded, and rows under its id may be in the sink.
 
     A batch of an interval run has its ``scope`` and its bounds, as instants and as the text ``interval`` (ISO 8601,
-    UTC); ``number`` is that of its decision among those of the interval. ``readers`` says who sees its output:
-    ``live`` all, ``interval`` those who name the interval, ``replaced`` none, since a later run read the interval
-    again, ``own`` those of the author's own sink, ``none`` nobody. ``waited_ms``, ``refused`` and ``resubscribed`` are
-    what the service's limits cost its reads: time waited, calls refused, subscriptions renewed.
+    UTC); ``number`` is the number of its decision among those of the interval. ``readers`` says who sees its output:
+    ``live``: all; ``interval``: readers that name the interval; ``replaced``: none, since a later run read the interval
+    again; ``own``: readers of the author's own sink; ``none``: no reader. ``waited_ms``, ``refused`` and
+    ``resubscribed`` are the cost of the service's limits: time waited, calls refused, subscriptions renewed.
     """
 
     batch_id: str
@@ -61,8 +61,8 @@ class BatchStatus:
 
 @dataclass(frozen=True)
 class IntervalsStatus:
-    """The batches of an application's interval runs, which count for nothing else. ``seen_batches`` are those whose
-    output some reader sees; of the undecided, the kept and the orphans all are listed."""
+    """The batches of an application's interval runs, which are in no other count. ``seen_batches`` are those whose
+    output some reader sees. All undecided batches, kept batches and orphans are listed."""
 
     committed_batches: int = 0
     seen_batches: int = 0
@@ -91,7 +91,7 @@ def intervals_status(found: Sequence[Batch]) -> IntervalsStatus:
 
 
 def batch_status(batch: Batch, highest: Mapping[tuple[int, int], int] = MappingProxyType({})) -> BatchStatus:
-    """How a batch stands; ``highest`` has the number that readers go by of each interval."""
+    """The status of a batch; ``highest`` has the number that readers use for each interval."""
     return BatchStatus(
         batch_id=batch.batch_id,
         state=batch.state.value,
@@ -137,7 +137,7 @@ def _readers(batch: Batch, highest: Mapping[tuple[int, int], int]) -> str:
 
 
 def arrived(first_ms: int | None, last_ms: int | None) -> str:
-    """From when to when records arrived, as ISO 8601 texts in UTC; empty if nobody knows."""
+    """The first and last arrival of records, as ISO 8601 texts in UTC; empty if unknown."""
     return "" if first_ms is None or last_ms is None else "{}/{}".format(utc(first_ms), utc(last_ms))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Children of a shard that a read task has read to its end: they follow in the same run (PROTOCOL F)."""
+"""The children of a shard that a read task has read to its end: the same run reads them next (PROTOCOL F)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shardbatch.run.listing import list_shards, look_again
 
 
 class Children:
-    """Takes children for one read task. One listing serves all shards of the task whose children it has."""
+    """Takes children for one read task. One listing serves all shards of the task whose children it contains."""
 
     def __init__(self, consumer: Consumer, owner: str, group: str) -> None:
         self._consumer = consumer
@@ -35,7 +35,7 @@ class Children:
         self._verdicts = Verdicts(consumer, owner)
 
     def take(self, held: Held, landed: Slice, seen: Collection[str]) -> list[Lease]:
-        """The leases of an ended shard's children whose parents are all over for this owner, but for those ``seen``.
+        """The leases of an ended shard's children, except those ``seen``, whose parents this owner has all finished.
 
         :raises SourceError: if the stream's listing is needed and cannot be had, for an interval also if it is torn.
         """
@@ -51,8 +51,8 @@ class Children:
     def enrol(self, parent: str, end: Page) -> Page:
         """The end of a shard as it may be landed: of an interval's it names the children, and each of them has a row.
 
-        Freeze waits for every row, and for nothing else: so no child is forgotten, whatever becomes of this task once
-        the parent is landed. A child may lack a row that was there at the claim, since a listing may be old.
+        Freeze waits for every row, and for nothing else. So no child is forgotten, whatever happens to this task after
+        the parent is landed. A child may lack a row that existed at the claim, since a listing may be old.
 
         :raises SourceError: if the end names none and the listing cannot be had, or has none either.
         """
@@ -81,14 +81,14 @@ class Children:
         return found()
 
     def _unlisted(self, parent: str) -> list[Shard]:
-        """Children of an interval's shard that have a row and left the listing since: no later run would read them."""
+        """Children of an interval's shard that have a row and have left the listing: no later run would read them."""
         if self._consumer.interval is None:
             return []
         rows = [row for row in self._consumer.leases() if parent in row.parent_shard_ids]
         return [Shard(row.shard_id, row.parent_shard_ids, closed=True) for row in rows]
 
     def _over(self, owner: str) -> bool:
-        """Whether a lease may be taken from this owner (E2): what it landed before it died is read on from here."""
+        """Whether a lease may be taken from this owner (E2): the read goes on after what that owner landed."""
         return self._verdicts(owner) is Verdict.OVER
 
     def _take(self, child: Shard) -> Lease | None:
@@ -113,8 +113,8 @@ class Children:
         return taken
 
     def _are_gone(self, parents: set[str], child: Shard) -> bool:
-        """Whether the stream has these parents no more, which have no row: a listing may lack one that has records. One
-        that is listed is younger than the claim, and the next one gives it a row."""
+        """Whether these parents, which have no row, are gone from the stream: a listing may lack one that has records.
+        A parent that is listed is younger than the claim, and the next claim gives it a row."""
         if any(parent in self._listing for parent in parents):
             return False
         doubted = parents - self._gone
@@ -138,8 +138,8 @@ class Children:
         self._consumer.warn(told)
 
     def _added(self, child: Shard, parents: Mapping[str, Lease | None]) -> Lease | None:
-        """The row of a child that is younger than the claim. This task may be late too: its age is told as by a claim,
-        but for an interval, whose rows tell nothing of looks that came before."""
+        """The row of a child that is younger than the claim. This task may be late too, so the row records the child's
+        age as a claim would. The rows of an interval do not, because they record no earlier looks."""
         consumer = self._consumer
         born = born_after(child, consumer.lease, consumer.now_ms()) if consumer.interval is None else None
         rows = {name: row for name, row in parents.items() if row is not None}

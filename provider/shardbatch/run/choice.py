@@ -1,8 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a decision needs before it is made: the starts that count, and roots that can be told (PROTOCOL I, B4, B8).
+"""What a decision needs before it is made: the starts that count, and roots that can get a marker (PROTOCOL I, B4, B8).
 
-Nothing here changes a batch. What cannot be told to readers is refused while that still costs nothing: after the
-decision every later run of the application would wait for the marker that cannot be written.
+Nothing here changes a batch. A decision that cannot be written to its roots is refused here, while that costs nothing:
+after the decision every later run of the application would wait for the marker that cannot be written.
+
+The race, step by step. Applications write, tasks end, and other runs decide, all while this commit looks:
+
+1. The commit has read the batch row. Its decision is a compare-and-set on that row (``commit._decide``). If anything
+   moves the row meanwhile (a person, a new owner, a new attempt), the write fails and everything here is done again.
+2. An application that outlived its task may still write. It writes to start folders of its own, and those are not
+   chosen: the choice goes by the end records that tasks left (``core/start.py``), and a record names its starts.
+3. A job that its task did not wait for may enter a block after the end record was left. So begun markers are looked at
+   once more (:func:`_with_late_starts`). A block that begins after that look is not in the decision: its folder is
+   never read.
+4. Every root is looked at before anything is written (:func:`_look`).
+5. Of an interval something is written before the decision: that live readers see it, to the application's row
+   (``require_apart``), then its number and roots, to the interval's row (``draw_number``). Two runs over one interval
+   each get a number of their own, and the higher one counts for readers, whichever decides first. A commit that dies
+   after this leaves a number that is not used, and roots that are told more than they need.
+6. Drawing the number may show roots of a run that has drawn since: these are looked at as well, and then the decision
+   is made.
 """
 
 from __future__ import annotations
@@ -27,9 +44,9 @@ MOST_START_BYTES = 300_000
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a decision will say: the starts that count, every root to be told, the number of an interval's decision.
+    """The content of a decision: the starts that count, every root that gets a marker, the number for an interval.
 
-    ``same``: the row says all of it already. ``note``: works that a person marked, or that do not count.
+    ``same``: the row already has all of it. ``note``: works that a person marked, or that do not count.
     """
 
     starts: tuple[Start, ...] = ()
@@ -40,11 +57,11 @@ class Chosen:
 
 
 def choose_starts(consumer: Consumer, batch: Batch, attempt: int, works: Sequence[Work]) -> Chosen:
-    """What the commit of an attempt decides for a batch, once it is seen that all of its roots can be told.
+    """The decision of a commit for an attempt of a batch, after a check that all of its roots can get a marker.
 
-    :raises NothingFinished: if no start counts, or it is not known which.
+    :raises NothingFinished: if no start counts, or it is unknown which.
     :raises StagingMoved: if the batch stands in another staging folder than this run's.
-    :raises StagingError: if a root cannot be told: out of reach, or the data are not seen there.
+    :raises StagingError: if a root cannot get a marker: it is out of reach, or the data are not seen there.
     :raises OutputTaken: if a root belongs to another application.
     :raises ReplayRefused: if a later run over the same interval has decided, or is about to.
     :raises ConfigurationError: if an interval would join live readers who may have its records already.
@@ -65,13 +82,14 @@ def choose_starts(consumer: Consumer, batch: Batch, attempt: int, works: Sequenc
     roots = one_each(consumer.landing, [*earlier, *outputs])
     _look(consumer, batch, choice.starts, roots)
     require_apart(consumer, batch)
+    # What comes after this write may fail. Then the next try draws a higher number, or, of a replay, the same.
     number, told = draw_number(consumer, batch, roots)
     _look(consumer, batch, choice.starts, set(told) - set(roots))  # those of a run that has drawn since
     return Chosen(choice.starts, told, number, note=_note(choice, own_sink=own_sink))
 
 
 def _look(consumer: Consumer, batch: Batch, starts: Sequence[Start], roots: Iterable[str]) -> None:
-    """See that all of these roots can be told."""
+    """Check that all of these roots can get a marker."""
     writers, outputs = writers_of(consumer.landing, starts), consumer.landing.outputs
     for root in roots:
         folders = [outputs.folder(batch.batch_id, start.start_id) for start in writers.get(outputs.place(root), [])]
@@ -105,9 +123,10 @@ def _choose(consumer: Consumer, batch: Batch, attempt: int, works: Sequence[Work
 
 
 def _with_late_starts(consumer: Consumer, batch: Batch, work: str, found: Left) -> Left:
-    """With the starts that an application has begun since its task ended: the task submitted a job and did not wait.
+    """Adds the starts that an application has begun since its task ended: the task submitted a job and did not wait.
 
-    :raises StartUnfinished: if it has not left a block well; another task of the block has to wait for it.
+    :raises StartUnfinished: if the application is still in a block, or left one with an error. Another task of the
+        block has to wait for it.
     """
     last = found.last
     if last is None or not last.token or not found.unnamed:
@@ -128,7 +147,8 @@ def _with_late_starts(consumer: Consumer, batch: Batch, work: str, found: Left) 
 
 
 def _nothing_entered(text: str, silent: Sequence[str]) -> NothingFinished:
-    """That no work has entered a block; ``silent`` are those that left nothing at all, as after a person's word."""
+    """The error if no work has entered a block. ``silent`` are works that left nothing, as when a person marked
+    them."""
     if not silent:
         return NothingFinished(text + ".")
     names = "{} is a success and has left nothing" if len(silent) == 1 else "{} are a success and have left nothing"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claim: what a run works on (PROTOCOL D6, E, F).
+"""Claim: finds what a run works on (PROTOCOL D6, E, F).
 
-The own unfinished batch first, then the own committed one (a replay), then a frozen batch of an owner that is over,
-else leases.
+In this order: the run's own unfinished batch, its own committed batch (a replay), a frozen batch of an owner that has
+finished, leases.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_LOOKS = 4
 
 
 class Outcome(StrEnum):
-    """What a claim found to do."""
+    """The kind of work that a claim found."""
 
     LEASES = "leases"
     OWN_BATCH = "own_batch"
@@ -50,7 +50,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """The answer of a claim: read groups for new records, or the batch that this run finishes instead."""
+    """The result of a claim: read groups for new records, or the batch that this run finishes instead."""
 
     outcome: Outcome
     groups: tuple[ReadGroup, ...] = ()
@@ -64,19 +64,19 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
 
     A claim that raises :class:`LookAgain` has taken nothing in that pass. Its next pass is another try of its owner.
 
-    :param looks: for a caller that can come back: what earlier passes saw. Default: it stays until it knows.
-    :raises LookAgain: if it has to see whether rows of others stand still, and its caller can come back.
+    :param looks: for a caller that can come back: what earlier passes saw. Default: it waits until it knows.
+    :raises LookAgain: if it has to watch whether rows of others change, and its caller can come back.
     :raises OwnerUnknown: if nothing can be taken, and Airflow cannot say whether an owner is over.
     :raises Starving: if nothing can be taken and records have waited for longer than ``stuck_after``.
-    :raises SourceError: if nothing of an interval can be taken that is not read yet.
+    :raises SourceError: if none of the unread shards of an interval can be taken.
     :raises StreamRecreated: if the stream under this name is another one.
-    :raises ApplicationTaken: if another group claims this application, and this one does not say that it shares.
+    :raises ApplicationTaken: if another group claims this application, and this one is not set to share it.
     :raises ImportUnfinished: if leases of KCL are being taken over into this application.
     :raises BatchParked: if this run's own batch waits for a person.
     :raises ReplayRefused: if the batch that this run was told to replay is not committed, or its owner is at work.
-    :raises SlicesGone: if files of that batch are not in staging any more.
-    :raises StagingMissing: if the staging folder is not there, and this application has rows.
-    :raises StagingMoved: if slices or batches that are not done stand in another staging folder than this run's.
+    :raises SlicesGone: if files of that batch are no longer in staging.
+    :raises StagingMissing: if the staging folder does not exist, and this application has rows.
+    :raises StagingMoved: if unfinished slices or batches are in another staging folder than this run's.
     :raises UnsupportedSchema: if the application's rows are not of this version.
     """
     me = str(owner)
@@ -123,7 +123,7 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
 
 
 def unfinished(consumer: Consumer, me: str, verdicts: Verdicts, stamped: Stamped) -> Claim | None:
-    """The batch that this run has to finish before anything new, if there is one."""
+    """The batch that this run has to finish before it reads new records, if there is one."""
     frozen = [batch for batch in stamped.values() if batch is not None and batch.state is BatchState.FROZEN]
     for batch in sorted(frozen, key=lambda item: item.batch_id):
         if batch.owner == me:
@@ -147,7 +147,7 @@ def unfinished(consumer: Consumer, me: str, verdicts: Verdicts, stamped: Stamped
 
 
 def _adopt_over(consumer: Consumer, me: str, batch: Batch) -> Claim | None:
-    """Adopt a batch of a run that is over, also while a task which that run has left behind beats and moves its row."""
+    """Adopt a batch of a run that has finished, even while a task that it left behind still updates the batch's row."""
     current: Batch | None = batch
     while current is not None and current.state is BatchState.FROZEN and current.owner == batch.owner:
         if adopted := _adopt(consumer, me, current):
@@ -160,7 +160,7 @@ def _adopt(consumer: Consumer, me: str, batch: Batch) -> Claim | None:
     require_batch_here(consumer, batch)
     if not consumer.store.replace(batch, batches.adopt(batch, me)):
         return None
-    consumer.say("Adopted batch {} of {}, which is over.".format(batch.batch_id, batch.owner or "nobody"))
+    consumer.say("Adopted batch {} of {}, which is over.".format(batch.batch_id, batch.owner or "no owner"))
     return Claim(Outcome.ADOPTED, batch_id=batch.batch_id)
 
 
@@ -174,9 +174,9 @@ def _adopt_gone(
     *,
     nothing_else: bool = False,
 ) -> Claim | None:
-    """A frozen batch of a run that this Airflow has no more, once its row has stood still (PROTOCOL E5, B3).
+    """A frozen batch of a run that this Airflow no longer has, once its row has not changed for long (PROTOCOL E5, B3).
 
-    One of another deployment waits for a person.
+    A batch of another deployment waits for a person.
     """
     frozen = [batch for batch in stamped.values() if batch is not None and batch.state is BatchState.FROZEN]
     gone = [batch for batch in frozen if verdicts(batch.owner) is Verdict.GONE]
@@ -232,13 +232,13 @@ def _plan(
 
 
 def _decidable(lease: Lease, stamped: Stamped) -> bool:
-    """Whether it is stamped by a batch that may yet be decided: then that row is the one to watch (E5)."""
+    """Whether it is stamped by a batch that may still be decided: then the batch's row is the one to watch (E5)."""
     batch = stamped.get(lease.batch_id) if lease.batch_id is not None else None
     return batch is not None and batch.state is not BatchState.VOID
 
 
 def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
-    """Write the owner and the read group on the rows of the plan; a lost race leaves the shard to the winner."""
+    """Write the owner and the read group on the rows of the plan. After a lost race the other run has the shard."""
     chosen = found.takeable[: _most(consumer, me, found)]
     require_slices_here(consumer, chosen)
     taken: dict[str, list[str]] = {}
@@ -260,7 +260,7 @@ def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
 
 
 def _most(consumer: Consumer, me: str, found: Plan) -> int:
-    """How many leases this run takes: its share beside other groups that read, and not more than ``max_shards``."""
+    """The number of leases that this run takes: its share beside other groups that read, at most ``max_shards``."""
     free = len(found.takeable)
     if consumer.interval is not None:
         return free
@@ -275,7 +275,7 @@ def _most(consumer: Consumer, me: str, found: Plan) -> int:
 
 
 def _tell_ahead(consumer: Consumer, found: Plan, application: Application, reached_ms: int) -> None:
-    """Say what is not read yet because it begins at an instant that the stream's clock has not reached."""
+    """Log the shards that are not read yet because they begin at an instant that the stream's clock has not reached."""
     text = "{} to be read from {} on, which the stream's clock has not reached: until then nothing is read of {}."
     if found.ahead:
         first = min(lease.checkpoint.timestamp_ms or 0 for lease in found.ahead)

@@ -25,7 +25,7 @@ NAMED_POSITIONS = 20
 
 @dataclass(frozen=True)
 class Committed:
-    """What a commit found or did: ``newly`` decided by this call, or a replay's start recorded by it (``replayed``)."""
+    """The result of a commit: it was ``newly`` decided by this call, or the call recorded a replay (``replayed``)."""
 
     batch_id: str | None = None
     manifest_uri: str | None = None
@@ -49,11 +49,11 @@ def commit(
 ) -> Committed:
     """Commit the batch that freeze handed to this run, bound to its attempt.
 
-    :param works: the task instances of the block that ended as a success; what others left does not count.
-    :raises LeaseLost: if the batch is another owner's, or discarded; nothing was changed.
+    :param works: the task instances of the block that succeeded; what others left does not count.
+    :raises LeaseLost: if the batch belongs to another owner, or was discarded; nothing was changed.
     :raises BatchParked: if it waits for a person.
-    :raises NothingFinished: if no start counts, or it is not known which; nothing was changed.
-    :raises StagingError: if a root that is to be told cannot be reached; nothing was changed.
+    :raises NothingFinished: if no start counts, or it is unknown which; nothing was changed.
+    :raises StagingError: if a root that needs a marker cannot be reached; nothing was changed.
     :raises OutputTaken: if such a root belongs to another application; nothing was changed.
     :raises UnsupportedSchema: if the application's rows are not of this version.
     """
@@ -114,7 +114,7 @@ def _refuse_set_aside(batch: Batch, attempt: int) -> None:
 
 
 def _release(consumer: Consumer, me: str) -> None:
-    """L7: what this owner holds and nobody stamped is free again; tidiness only. Side leases are deleted (L13)."""
+    """L7: free the unstamped leases that this owner holds; this is only tidiness. Side leases are deleted (L13)."""
     if consumer.interval is not None:
         for lease in consumer.leases():
             if lease.batch_id is None:
@@ -147,11 +147,12 @@ def _answer(batch: Batch, moved: list[Lease], *, newly: bool, replayed: bool, at
 
 
 def send_event(consumer: Consumer, owner: Owner, batch_id: str, clearing: str, is_out: Callable[[int], bool]) -> bool:
-    """B12: whether the event of a committed batch goes out with the success of this try of a commit.
+    """B12: whether the success of this try of a commit sends the event of a committed batch.
 
-    It does while no commit came to send it, or one did in this clearing: that try did not end well, else there were no
-    later one. Of one in another clearing ``is_out`` tells, by the time at which it came to send it. Only the batch's
-    owner sends it, so of the tries that see it unsent Airflow takes the success of one.
+    It does if no commit has reached the point of sending it, or if a try of this clearing has: that try did not
+    succeed, or there would be no later one. For a try of another clearing, ``is_out`` decides, by the time at which the
+    try reached that point. Only the batch's owner sends the event, so Airflow takes the success of only one of the
+    tries that see it unsent.
 
     :raises LeaseLost: if the batch has no row any more.
     """
@@ -168,7 +169,7 @@ def send_event(consumer: Consumer, owner: Owner, batch_id: str, clearing: str, i
 
 
 def _say_how_to_read(consumer: Consumer, batch: Batch) -> None:
-    """An interval's output is not among what live readers see, so the log has the call that reads it."""
+    """Log the call that reads an interval's output, because live readers do not see it."""
     if batch.interval is None or batch.joins or not batch.records:
         return
     for root in roots_of(consumer.landing, batch):

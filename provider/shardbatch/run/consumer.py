@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every use-case needs: an application on a stream, and the ports that reach the world."""
+"""The context of every use-case: an application on a stream, and the ports to stream, store and staging."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Rows:
     clock: Clock = SYSTEM_CLOCK
 
     def application(self) -> Application | None:
-        """The application's own row as it stands now.
+        """The current row of the application.
 
         :raises UnsupportedSchema: if it is of a version that this one does not read.
         """
         return cast(Application | None, self.store.get(Key(APPLICATION, self.namespace, ())))
 
     def expect_application(self) -> Application:
-        """The application's own row, which must be there.
+        """The application's own row, which must exist.
 
-        :raises ApplicationUnknown: if it is not.
+        :raises ApplicationUnknown: if it does not.
         """
         row = self.application()
         if row is None:
@@ -52,7 +52,7 @@ class Rows:
         return row
 
     def leases(self, **equal: str) -> list[Lease]:
-        """The lease rows of this scope, those whose columns equal the given texts."""
+        """The lease rows of this scope whose columns equal the given texts."""
         rows = self.store.list(SHARD_LEASE, self.namespace, self.scope, **equal)
         return list(cast("Iterator[Lease]", rows))
 
@@ -72,7 +72,7 @@ class Rows:
         return sorted(cast("Iterator[Batch]", rows), key=lambda batch: batch.batch_id)
 
     def now_ms(self) -> int:
-        """The worker's clock; only ever written down, never compared with another machine's."""
+        """The worker's clock. It is only recorded, never compared with another machine's."""
         return self.clock.now_ms()
 
 
@@ -80,11 +80,11 @@ class Rows:
 class Consumer(Rows):
     """An application on a stream.
 
-    ``start`` counts at the first claim only. ``deployment`` is the id of this Airflow; owners of another are foreign.
-    With ``replay`` the run works on that committed batch and nothing else: the stream is not asked, no lease is taken.
-    With an ``interval`` the run reads that span through side leases of its own ``scope`` (PROTOCOL H): live leases are
-    neither read nor moved, limits, ``max_shards`` and ``drain_lineage`` do not apply, and the side leases are deleted
-    at the end.
+    ``start`` counts only at the first claim. ``deployment`` is the id of this Airflow; owners of another id belong to
+    another deployment. With ``replay`` the run works only on that committed batch: it calls no stream and takes no
+    lease. With an ``interval`` the run reads that span through side leases of its own ``scope`` (PROTOCOL H): live
+    leases are neither read nor moved; limits, ``max_shards`` and ``drain_lineage`` do not apply; and the side leases
+    are deleted at the end.
     """
 
     source: Source
@@ -102,7 +102,7 @@ class Consumer(Rows):
     warn: Say = log.warning
 
     def require_version(self) -> None:
-        """See that the application's rows, if it has any, are of this code's version.
+        """Check that the application's rows, if it has any, are of this code's version.
 
         :raises UnsupportedSchema: if they are of the version before, or of another that this one does not read.
         """
@@ -117,7 +117,7 @@ class Consumer(Rows):
             )
 
     def close(self) -> None:
-        """Give back the connections of the source and the store."""
+        """Close the connections of the source and the store."""
         self.source.close()
         self.store.close()
 
@@ -134,7 +134,8 @@ def new_batch_id(now_ms: int) -> str:
 
 
 class Verdicts:
-    """Who is over, asked once for every owner. One of whom nobody can say keeps what is its, and ``unknown`` is why."""
+    """Asks once for every owner whether it has finished. If this is unknown, the owner keeps its rows, and ``unknown``
+    has the reason."""
 
     def __init__(self, consumer: Consumer, me: str) -> None:
         self.unknown: OwnerUnknown | None = None

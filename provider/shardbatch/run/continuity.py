@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the answers of a shard follow on one another without a hole, and the gaps where they do not.
+"""Checks that the answers of a shard follow one another without a hole, and records the gaps where they do not.
 
-A stream says nothing of records that expired: an answer begins at the oldest record that is left. Only the first answer
-of a read shows what is missing, because only there the record at the place is asked for too. So an answer that comes
-too late after the one before is not believed: the read is begun anew at the place reached, and its first answer is
-compared. What stands still may be the machine, a shard's turn, a landing, the service. A page that continues an answer
-was made with it, however late it is taken: the next answer is measured against the question of the whole one.
+A stream does not report expired records: an answer begins at the oldest record that is left. Only the first answer of a
+read shows what is missing, because only there the read also requests the record at its place. So if an answer comes too
+late after the one before, it is dropped: the read begins again at the place reached, and its first answer is compared.
+The delay may come from the machine, a shard's turn, a landing or the service. A page that continues an answer was made
+with it, however late it is taken: the next answer is measured against the question of the whole answer.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 
 from shardbatch.core.expiry import LEAST_RETENTION_MS, Kept, born_after, looked, tip_seen
+from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
-from shardbatch.core.ports import Page
+from shardbatch.core.ports import Capabilities, Page
 from shardbatch.core.position import Kind
 from shardbatch.core.slice import Gap
 from shardbatch.run.consumer import Consumer
@@ -24,11 +25,19 @@ from shardbatch.run.consumer import Consumer
 #: patience, one landed page), and few beside the hours that a record lives: what expires unseen between two answers
 #: that are closer was at the very end of its retention.
 STANDSTILL_MS = 60_000
-#: After so many a read is begun anew in any case. A place between two records is an iterator, which lives for so long:
-#: nothing is lost by it. And no answer that is believed is older than clocks may differ.
-LONGEST_MS = 300_000
 EXPIRED = "records expired before they were read"
 LEFT = "the shard left the stream before its end was read"
+
+
+def longest_ms(can: Capabilities) -> int:
+    """Milliseconds between two answers after which a read is begun anew in any case.
+
+    The service may have forgotten its place by then, so nothing is lost by it. And no answer that is believed is older
+    than clocks may differ.
+    """
+    if can.place_lives is None:
+        return CLOCKS_APART_MS
+    return min(CLOCKS_APART_MS, int(can.place_lives.total_seconds() * 1000))
 
 
 class Continuity:
@@ -43,6 +52,7 @@ class Continuity:
         self._consumer = consumer
         self._lease = lease
         self._kept = kept
+        self._longest_ms = longest_ms(consumer.source.capabilities)
         self._place = lease.checkpoint
         self._arrival_ms = lease.checkpoint_arrival_ms
         self._look_ms: int | None = None
@@ -58,7 +68,7 @@ class Continuity:
         return (*self._lease.skipped, *self._found)
 
     def pages(self) -> Iterator[Page]:
-        """The pages from the checkpoint on; answers of which nobody can be sure that they follow are asked for anew."""
+        """The pages from the checkpoint on. An answer that may not follow the one before is requested again."""
         pages = self._read()
         while True:
             self._asked_ms, self._asked_at = self._consumer.now_ms(), self._tick()
@@ -74,8 +84,8 @@ class Continuity:
             yield page
 
     def look(self) -> int:
-        """When the answer just given saw the tip: it was not made before it was asked for. After a standstill it may
-        have waited here for all that time, so the answer before it counts."""
+        """When the latest answer saw the tip: not before it was requested. After a standstill the answer may have
+        waited here for all that time, so the answer before it counts."""
         self._look_ms = self.seen_ms
         return self.seen_ms
 
@@ -92,16 +102,16 @@ class Continuity:
         return self.now_ms
 
     def _doubtful(self, page: Page) -> bool:
-        """Whether records may have expired between the answer before and this one, which does not show it. What begins
-        a read is compared whenever it comes: else a stretch without records might be begun anew for ever."""
+        """Whether records may have expired between the answer before and this one, which does not show it. The first
+        answer of a read is always compared; otherwise a stretch without records might begin again without end."""
         now = self._tick()
-        if self._begins or page.continues or not _tells(page):
+        if self._begins or page.continues or page.silent:
             return False
         stood = now - self._made_at
-        return stood > LONGEST_MS or (stood > STANDSTILL_MS and not self._all_since(self._read_up_to(now), now))
+        return stood > self._longest_ms or (stood > STANDSTILL_MS and not self._all_since(self._read_up_to(now), now))
 
     def _follow(self, page: Page) -> None:
-        if not _tells(page):
+        if page.silent:
             return
         now, rows = self.now_ms, page.records.num_rows
         if not page.continues:
@@ -115,7 +125,7 @@ class Continuity:
             self._found[-1] = _closed(self._found[-1], first, arrival)  # seen while nothing was left, or none yet
         if self._left(page, now) or (self._lost(page, now, arrival) and not self._open(first)):
             self._add(Gap(self._place, first, self._from_ms(now), arrival, LEFT if page.gone else EXPIRED))
-        self._begins &= not (rows or page.millis_behind_latest == 0 or page.ended)
+        self._begins &= not (rows or page.at_tip or page.ended)
         self._place = page.next
         if len(arrivals):
             self._arrival_ms = arrivals[-1].value // 1000
@@ -160,15 +170,15 @@ class Continuity:
         return max((ms for ms in known if ms is not None), default=None)
 
     def _read_up_to(self, now: int) -> int | None:
-        """Since when unread records arrived: the last record that was read, or the last look."""
+        """The time since which unread records arrived: the last record that was read, or the last look."""
         return max((ms for ms in (self._seen(now), self._arrival_ms) if ms is not None), default=None)
 
     def _from_ms(self, now: int) -> int | None:
-        """When the first of what is lost arrived, at the earliest: with the last record that was read before it."""
+        """The earliest time at which the first lost record arrived: with the last record that was read before it."""
         return self._arrival_ms if self._arrival_ms is not None else self._seen(now) or None
 
     def _open(self, first: str | None) -> bool:
-        """Whether a gap was told already at the place that is still crossed without a record."""
+        """Whether a gap was already reported at the place that is still crossed without a record."""
         return first is None and bool(self._found) and self._found[-1].after == self._place
 
     def _add(self, gap: Gap) -> None:
@@ -180,11 +190,6 @@ class Continuity:
                 self._lease.shard_id, gap.after, gap.reason, gap.first_available
             )
         )
-
-
-def _tells(page: Page) -> bool:
-    """Whether a page is an answer: a call that was refused shows as a page of nothing and of unknown lag."""
-    return page.records.num_rows > 0 or page.millis_behind_latest is not None or page.ended
 
 
 def _closed(gap: Gap, first: str | None, arrival: int | None) -> Gap:

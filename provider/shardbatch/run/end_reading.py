@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""After a read, and for a run that died in one: what reading needed goes when no task of the application reads."""
+"""Removes what reading needed when no task of the application reads any more, also after a run that died in a read."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from shardbatch.run.consumer import Consumer
 
 
 def end_reading(consumer: Consumer, owner: Owner, group: str | None = None) -> None:
-    """Let the source remove what it set up, unless another task may still read: one that holds a lease and has landed
-    nothing on it.
+    """Let the source remove what it set up, unless another task may still read. Such a task holds a lease and has
+    landed nothing on it.
 
-    The last task of a run to land thus removes it; what a run that died left behind, the next claim, which holds all
-    that it could take over. Tasks of this owner count, but for those of ``group``; without one, none does.
+    So the last task of a run to land removes it. What a run that died left behind is removed by the next claim, which
+    holds all leases that it could take over. Tasks of this owner count, except those of ``group``; without a ``group``,
+    none of them counts.
     """
     me = str(owner)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a work's try: which starts its application left, so that a commit needs to know of nothing else."""
+"""The end of a work's try: it records which starts its application left, and a commit needs only this record."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from shardbatch.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Ended:
-    """A try of a work that has ended well.
+    """A try of a work that has succeeded.
 
-    :param token: what it handed down to its application; empty if nothing.
-    :param unique: tells its record from that of any other try.
-    :param sure: whether its application was certainly told the token.
-    :param only: whether this is the one task of the block that may be given the batch: then starts that were not told
-        for which task they work are its own.
+    :param token: what it passed to its application; empty if nothing.
+    :param unique: distinguishes its record from that of any other try.
+    :param sure: whether its application certainly got the token.
+    :param only: whether this is the only task of the block that may get the batch: then starts that do not know for
+        which task they work are its own.
     """
 
     batch_id: str
@@ -33,10 +33,10 @@ class Ended:
 
 
 def leave_end_record(landing: Landing, namespace: Namespace, ended: Ended) -> EndRecord:
-    """Write down which starts the application of a try left; the record.
+    """Record which starts the application of a try left, and return the record.
 
-    It is the last act of the try: what is written to the output roots by any other start does not count, and what its
-    application had not finished is an error of the task, which can be tried again.
+    It is the last act of the try. Output of any other start does not count. If the application left a start unfinished,
+    that is an error of the task, which can be tried again.
 
     :raises StartUnfinished: if the application entered a block that it did not leave well.
     :raises ConfigurationError: if starts do not say for which task of the block they work, and there are several.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before records expire unread: a claim says which shards have little of the retention left."""
+"""Warns before records expire unread: a claim names the shards that have little of the retention left."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ NAMED = 5
 
 
 def ask_kept(consumer: Consumer) -> Kept:
-    """What the stream still has, by the application's row and the retention that it has now."""
+    """What the stream still holds, by the application's row and the stream's present retention."""
     return kept_today(consumer.application(), consumer.source.retention_ms())
 
 
 def warn_of_expiry(consumer: Consumer, application: Application, rows: Sequence[Lease]) -> None:
-    """Warn of shards of which unread records may expire soon; nothing where the retention or the age is not known."""
+    """Warn of shards whose unread records may expire soon; nothing if the retention or the age is unknown."""
     retention_ms = application.retention_ms
     if retention_ms is None:
         return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Freeze: the landed slices of this owner become one batch, and an attempt of it is opened (PROTOCOL D1, D2).
+"""Freeze: combines the landed slices of this owner into one batch, and opens an attempt of it (PROTOCOL D1, D2).
 
-The order of writes is stamp, manifest, row. A freeze that dies anywhere leaves nothing that a later one cannot resolve.
+The order of writes is stamp, manifest, row. Whenever a freeze dies, a later freeze can resolve what it left.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ MOST_SINGLE_READS = 25
 
 @dataclass(frozen=True)
 class Frozen:
-    """The batch that the block works on; ``batch_id`` is ``None`` when there is nothing, not even an ended shard.
+    """The batch that the block works on; ``batch_id`` is ``None`` if there is nothing, not even an ended shard.
 
-    ``replay`` says that it is committed already. ``waiting`` names shards whose slice waits for a gap to be accepted.
+    ``replay`` says that the batch is already committed. ``waiting`` names shards whose slice waits for an accepted gap.
     """
 
     batch_id: str | None = None
@@ -72,20 +72,20 @@ def freeze(
     may_replay: Callable[[Batch], None] = lambda batch: None,
     looks: Looks | None = None,
 ) -> Frozen:
-    """Freeze this owner's slices, or open the next attempt of its batch, or take over the one it was told to replay.
+    """Freeze this owner's slices, or open the next attempt of its batch, or take over the batch that it has to replay.
 
-    ``handed`` is the batch that this run's claim found, if it found one; ``ended`` ends what its last attempt left
-    behind, so that nothing has to be waited for. ``claim`` names the claim behind which this freeze runs, empty if that
-    is not known; it stands on the row, so that a freeze which runs again tells a batch that went to another owner from
-    nothing to do. ``first``: no freeze ran behind this claim before, so the rows need not be searched for one.
-    ``may_replay`` is asked before a committed batch is opened again, and raises if nothing would follow. ``looks`` is
-    what earlier passes saw, for a caller that can come back.
-
-    :raises LeaseLost: if the handed batch, or the one that was frozen behind this claim, went to another owner.
-    :raises LookAgain: if it has to see whether the owner of the batch to replay lives, and its caller can come back.
+    :param handed: the batch that this run's claim found, if it found one.
+    :param ended: ends what its last attempt left behind, so that this freeze need not wait.
+    :param claim: names the claim before this freeze, empty if unknown. It is kept on the row, so that a freeze that
+        runs again can distinguish a batch that went to another owner from an empty run.
+    :param first: no freeze ran after this claim before, so the rows need not be searched for one.
+    :param may_replay: is called before a committed batch is opened again, and raises if no commit would follow.
+    :param looks: what earlier passes saw, for a caller that can come back.
+    :raises LeaseLost: if the handed batch, or the batch that was frozen after this claim, went to another owner.
+    :raises LookAgain: if it has to watch whether the owner of the batch to replay lives, and its caller can come back.
     :raises ReplayRefused: if the owner of the batch to replay is at work, or a later run read its interval again.
-    :raises SlicesGone: if files of a batch to replay are not in staging any more.
-    :raises StagingMoved: if the slices, or the batch, stand in another staging folder than this run's.
+    :raises SlicesGone: if files of a batch to replay are no longer in staging.
+    :raises StagingMoved: if the slices, or the batch, are in another staging folder than this run's.
     :raises BatchParked: if it waits for a person.
     :raises AttemptAlive: if an older attempt still shows life.
     :raises UnsupportedSchema: if the application's rows are not of this version.
@@ -120,7 +120,7 @@ def freeze(
 
 
 def _own_batch(consumer: Consumer, me: str, stamped: Stamped) -> Batch | None:
-    """D2b: this owner's frozen batch, be it found through its leases or by its owner, else its last committed one."""
+    """D2b: this owner's frozen batch, found through its leases or by its owner; else its last committed batch."""
     through_leases = [batch for batch in stamped.values() if batch is not None and batch.owner == me]
     own = sorted(through_leases + consumer.batches_of(me), key=lambda batch: batch.batch_id)
     for state in (BatchState.FROZEN, BatchState.PARKED, BatchState.COMMITTED):
@@ -142,7 +142,7 @@ def _reopen(
 
 
 def _require_content(consumer: Consumer, batch: Batch) -> int:
-    """See that what was frozen is what stands in staging, for a replay also that all of it is there; its shards."""
+    """Check that staging has the manifest that was frozen, and for a replay all files; returns the batch's shards."""
     require_batch_here(consumer, batch)
     if batch.state is BatchState.COMMITTED:
         require_files(consumer, batch)
@@ -159,7 +159,8 @@ def _opened(consumer: Consumer, batch: Batch, shards: int) -> Frozen:
 
 
 def _collect(consumer: Consumer, me: str, held: list[Lease], stamped: Stamped) -> tuple[list[Lease], tuple[str, ...]]:
-    """D2c, D2d: the landed leases of this owner that can be frozen together, stamps obeyed first; and who waits."""
+    """D2c, D2d: the landed leases of this owner that can be frozen together, after its stamps are resolved; and the
+    shards that wait."""
     settled = settle(consumer, held, stamped, me, lambda lease: True)
     found = [lease for lease in settled if lease.lease_owner == me and lease.landed]
     require_slices_here(consumer, found)
@@ -172,14 +173,14 @@ def _collect(consumer: Consumer, me: str, held: list[Lease], stamped: Stamped) -
 
 
 def _rows_of(consumer: Consumer, shard_ids: set[str]) -> list[Lease]:
-    """The lease rows of these shards, those that there are."""
+    """The lease rows of these shards, as far as they exist."""
     if len(shard_ids) > MOST_SINGLE_READS:
         return [row for row in consumer.leases() if row.shard_id in shard_ids]
     return [row for shard_id in sorted(shard_ids) if (row := consumer.lease(shard_id)) is not None]
 
 
 def _require_whole(consumer: Consumer, collected: list[Lease]) -> None:
-    """An interval has one batch, after which its side leases are deleted: nothing may wait for a later one (T3)."""
+    """An interval has one batch, after which its side leases are deleted: no shard may wait for a later batch (T3)."""
     chosen = {lease.shard_id for lease in collected}
     rest = [lease for lease in consumer.leases() if lease.shard_id not in chosen and not lease.completed]
     gaps = [lease.pending.gaps[0].reason for lease in rest if lease.pending is not None and lease.pending.gaps]
@@ -204,7 +205,7 @@ def _unread(rest: list[Lease]) -> SourceError:
 
 
 def _gapped(consumer: Consumer, found: list[Lease]) -> set[str]:
-    """Shards whose slice has a gap that nobody has accepted, under ``gap=fail``."""
+    """Shards whose slice has a gap that was not accepted, under ``gap=fail``."""
     if consumer.policies.gap is GapPolicy.RECORD:
         return set()
     return {lease.shard_id for lease in found if lease.waits_for_gap}
@@ -263,7 +264,7 @@ def _create(consumer: Consumer, me: str, collected: list[Lease], claim: str) -> 
 
 
 def _accepted(collected: list[Lease]) -> str | None:
-    """What persons said when they accepted the gaps that this batch has."""
+    """The reasons that people gave when they accepted the gaps of this batch."""
     gaps = [(lease.shard_id, gap) for lease in collected if lease.pending for gap in lease.pending.gaps]
     said = ["gap of {}: {}".format(shard_id, gap.accepted) for shard_id, gap in gaps if gap.accepted]
     return "; ".join(said)[:LONGEST_NOTE] or None
@@ -293,7 +294,7 @@ def _manifest(consumer: Consumer, me: str, batch_id: str, collected: list[Lease]
 def _stream_id(consumer: Consumer) -> str:
     """The stream that the checkpoints belong to, which is the one that claim found; an interval may have no such row.
 
-    The stream itself need not be asked, so most freezes open no connection to it.
+    This needs no call to the stream, so most freezes open no connection to it.
     """
     row = consumer.application()
     return row.stream_id if row is not None else consumer.source.identity()

@@ -1,5 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leases that one read task holds: written by its readers, kept alive by one thread, given up when lost."""
+"""The leases that one read task holds: its readers write them, one thread keeps them alive, lost ones are given up.
+
+The race, step by step. A read takes minutes, and its lease may go to another run while it reads:
+
+1. The renewal thread and the reader of a shard both write the lease's row. They take turns (``Held._lock``), each over
+   the row as the other left it: else each would fail the other's compare-and-set.
+2. If a write finds another counter, the row is read again. It is still ours only if owner, checkpoint and stamp are as
+   they were (``Held._mine``). Anything else means that it is lost, for good: the reader stops at its next page.
+3. A slice is stored by the same compare-and-set. So what was read counts only if the lease was held all the time from
+   the checkpoint to that write. Files of a read that lost are named by no row, and nothing reads them.
+4. Another try of the same task has the same owner. It may land its slice first: then that slice stands, and ours is
+   dropped, because the checkpoint and the pending slice show that it was first.
+5. While the store is silent, no sign of life is written, and after ``lease_duration`` others may take the lease
+   (``signs_of_life.py``). This process cannot see that. So it goes by its own clock: after the same time it stops
+   reading (``silent_s``), without being told. If a renewal succeeds before the reader has looked, the row is still
+   ours, and the read goes on.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +27,7 @@ from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import Slice
+from shardbatch.core.stop import Stop
 from shardbatch.errors import StoreError
 from shardbatch.masking import masked
 from shardbatch.run.consumer import Consumer
@@ -24,7 +41,7 @@ class Held:
         self._owner = owner
         self._lock = threading.Lock()
         self.row = lease
-        #: Seconds for which no sign of life could be given, once they are so many that nobody knows whose the lease is.
+        #: Seconds without a sign of life, once they are so many that another owner may have the lease.
         self.silent_s: float | None = None
         self.lost = False
         self.gone = False
@@ -32,12 +49,14 @@ class Held:
         self.children: tuple[Shard, ...] = ()
         #: What cut its read short; the slice so far is landed all the same.
         self.cut: Exception | None = None
+        #: Why its read went no further, once it was read.
+        self.stop: Stop | None = None
 
     @property
     def lost(self) -> bool:
-        """Whether another owner has it now.
+        """Whether another owner has it.
 
-        :raises StoreError: if the lease store has been silent for so long that others may have taken it.
+        :raises StoreError: if the lease store has not answered for so long that another owner may have taken it.
         """
         if self.silent_s is not None:
             raise StoreError(
@@ -56,10 +75,11 @@ class Held:
         return self.row.shard_id
 
     def write(self, change: Callable[[Lease], Lease | None]) -> bool:
-        """Apply a transition while the lease is still this owner's, unstamped and where it was read from; whether it
-        was written.
+        """Apply a transition while the lease belongs to this owner, is unstamped and has the checkpoint that was read
+        from. Returns whether it was written.
 
-        A change that answers ``None`` to the row as it stands is not made. After a lost race ``row`` is what was found.
+        If ``change`` returns ``None`` for the current row, nothing is written. After a lost race ``row`` is the row
+        found.
         """
         with self._lock:
             while not self._lost:  # also after a silence: the store may be back
@@ -82,8 +102,8 @@ class Held:
         return same and found.lease_owner == self._owner and found.batch_id is None
 
     def land(self, landed: Slice, begun: Slice | None = None) -> bool:
-        """L3, or L9 behind a slice that was begun, unless another try of this task was first; whether the slice stands
-        on the row by this call."""
+        """L3, or L9 after a slice that was begun, unless another try of this task was first. Returns whether this call
+        stored the slice on the row."""
         me, now, uri = self._owner, self._consumer.now_ms, self._consumer.landing.uri
 
         def change(row: Lease) -> Lease | None:
@@ -107,9 +127,9 @@ class Held:
 
 
 class Renewal:
-    """Renews what a read task holds, three times in every ``lease_duration``.
+    """Renews the leases of a read task, three times in every ``lease_duration``.
 
-    A lease for which that did not succeed for a whole ``lease_duration`` is no longer read.
+    If a lease could not be renewed for a whole ``lease_duration``, it is no longer read.
     """
 
     def __init__(self, consumer: Consumer) -> None:
@@ -122,7 +142,7 @@ class Renewal:
         self._stop = threading.Event()
 
     def add(self, held: Held) -> None:
-        """Renew this one as well from now on, also once its slice is landed: freeze is yet to come."""
+        """Renew this lease too, even after its slice is landed, because freeze comes later."""
         with self._lock:
             self._held[held.shard_id] = held
             self._heard[held.shard_id] = self._consumer.clock.monotonic()
@@ -154,8 +174,8 @@ class Renewal:
                     self._tell_silence(current)
 
     def _tell_silence(self, current: list[Held]) -> None:
-        """Let the reads end whose leases others may have by now. A store that is silent makes each try long, so those
-        whose turn has not come are looked at, too."""
+        """End the reads whose leases others may have taken. A store that does not answer makes each try long, so leases
+        whose turn has not come are checked too."""
         for held in current:
             silent = self._consumer.clock.monotonic() - self._heard[held.shard_id]
             if silent > self._longest:

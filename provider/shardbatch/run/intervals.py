@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What interval runs owe each other and the live application before a decision: which comes last, and what may join."""
+"""The checks between interval runs and the live application before a decision: which run is last, and what may join."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from shardbatch.run.settle import one_each
 
 
 def interval_row(rows: Rows, interval: tuple[int, int]) -> IntervalOutput | None:
-    """The row of an interval's outputs as it stands now."""
+    """The current row of an interval's outputs."""
     return cast("IntervalOutput | None", rows.store.get(key_of(rows.namespace, interval)))
 
 
 def highest_numbers(
     batches: Iterable[Batch], known: dict[tuple[int, int], int] | None = None
 ) -> dict[tuple[int, int], int]:
-    """Of each interval the number that readers go by: the highest that was decided, with output or without.
+    """For each interval the number that readers use: the highest that was decided, with output or without.
 
-    ``known`` are those of other batches; these are added to them.
+    ``known`` are the numbers of other batches; these are added to them.
     """
     found = {} if known is None else known
     for batch in batches:
@@ -45,7 +45,7 @@ def how_to_read(root: str, batch: Batch) -> str:
 
 
 def require_latest(consumer: Consumer, batch: Batch) -> None:
-    """See that no later run over its interval has a number: readers would not see what this batch decides anew.
+    """Check that no later run over its interval has a number: readers would not see a new decision of this batch.
 
     :raises ReplayRefused: if one has.
     """
@@ -68,16 +68,16 @@ def _require_latest(batch: Batch, row: IntervalOutput | None) -> None:
 
 
 def roots_before(consumer: Consumer, batch: Batch) -> tuple[str, ...]:
-    """The roots of all runs over its interval so far, which its decision is told in too."""
+    """The roots of all runs over its interval so far, which also get a marker of its decision."""
     row = interval_row(consumer, batch.interval) if batch.interval is not None else None
     return row.roots if row is not None else ()
 
 
 def draw_number(consumer: Consumer, batch: Batch, roots: Sequence[str]) -> tuple[int, tuple[str, ...]]:
-    """The number of an interval's decision, and the roots that it is told in: its own and those of earlier runs.
+    """The number of an interval's decision, and the roots that get its marker: its own and those of earlier runs.
 
-    It is drawn before the decision: of two runs over one interval that decide at once, one has the higher, whoever
-    writes first. A batch keeps its number, so a replay of it does not come before a later run.
+    The number is drawn before the decision. If two runs over one interval decide at the same time, one has the higher
+    number, whichever writes first. A batch keeps its number, so its replay does not replace the output of a later run.
 
     :raises ReplayRefused: if a later run over the same interval has drawn one.
     """
@@ -94,12 +94,12 @@ def draw_number(consumer: Consumer, batch: Batch, roots: Sequence[str]) -> tuple
 
 
 def require_apart(consumer: Consumer, batch: Batch) -> None:
-    """See that an interval whose records live readers see has none that they see already (H4).
+    """Check that an interval that joins what live readers see has no records that they already see (H4).
 
-    Its bounds are put on the application's row by compare-and-set, so that of two that overlap one is refused. The live
-    application is compared by the first position that each lease ever had, not by what is committed so far: a live run
-    may be at work. It is looked at twice: first, so that what is refused leaves no bounds behind; then, because a
-    reset may have lowered a position meanwhile.
+    Its bounds are put on the application's row by compare-and-set, so that of two overlapping intervals one is refused.
+    The comparison with the live application uses the first position that each lease ever had, not what is committed so
+    far, because a live run may be at work. It is made twice: first, so that a refused interval leaves no bounds behind;
+    then again, because a reset may have lowered a position meanwhile.
 
     :raises ConfigurationError: if it overlaps.
     """
@@ -112,12 +112,12 @@ def require_apart(consumer: Consumer, batch: Batch) -> None:
 
 
 def _reserve(consumer: Consumer, batch: Batch, interval: tuple[int, int]) -> bool:
-    """Put the bounds on the application's row; false if they stand there already."""
+    """Put the bounds on the application's row; false if they are already there."""
     start, end = interval
     while True:
         row = consumer.application()
         if row is None:
-            raise _overlaps(batch, "it has not claimed yet, so nobody knows where it will begin")
+            raise _overlaps(batch, "it has not claimed yet, so it is unknown where it will begin")
         if interval in row.shown_intervals:
             return False
         others = [other for other in row.shown_intervals if other[0] < end and start < other[1]]
@@ -128,7 +128,7 @@ def _reserve(consumer: Consumer, batch: Batch, interval: tuple[int, int]) -> boo
 
 
 def _slices(consumer: Consumer, batch: Batch) -> list[Slice]:
-    """What it has records of, by its manifest: the side leases of a batch that was set aside are gone."""
+    """The shards of which it has records, by its manifest: the side leases of a batch that was set aside are gone."""
     content = consumer.landing.read_manifest(batch.namespace, batch.batch_id)
     return [entry.slice for entry in Manifest.loads(content).slices if entry.slice.records]
 
@@ -142,9 +142,9 @@ def _require_before_live(consumer: Consumer, batch: Batch, slices: Sequence[Slic
 
 
 def _before(entry: Slice, live: Lease, end_ms: int) -> bool:
-    """Whether all that a slice of an interval read lies before all that the live application ever reads of the shard.
+    """Whether every record in a slice of an interval lies before every record that the live application ever reads.
 
-    Within an aggregate nobody can tell, so a record at the live application's very first place counts as its own.
+    Inside an aggregate this is unknown, so a record at the live application's first place counts as its own.
     """
     begins = live.begins
     if begins is None:

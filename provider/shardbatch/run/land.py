@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read: the shards of one group into the staging area, each slice stored on its lease row (PROTOCOL L3, F)."""
+"""Read: lands the shards of one group in the staging area and stores each slice on its lease row (PROTOCOL L3, F)."""
 
 from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache, partial
 
@@ -12,13 +13,14 @@ from shardbatch.core.batch import BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ShardErrors
-from shardbatch.core.position import LATEST
 from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
+from shardbatch.core.stop import Stop
 from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.errors import LeaseLost, SourceError, StagingError, StoreError
 from shardbatch.run.attempt import lost
 from shardbatch.run.children import Children
 from shardbatch.run.consumer import Consumer
+from shardbatch.run.continuity import longest_ms
 from shardbatch.run.expiry import ask_kept
 from shardbatch.run.hold import Held, Renewal
 from shardbatch.run.settle import read_batches
@@ -27,13 +29,16 @@ from shardbatch.run.shard_read import ShardRead, read_shard
 from shardbatch.run.staging_place import require_slices_here
 from shardbatch.run.turns import Pages, Reading, Turns
 
+#: A shard that waits for its turn has it within this part of the time after which its read is begun anew.
+WAIT_PART = 0.8
 #: How much of an error's text goes into an answer; the log has it whole.
 SHORT = 300
 
 
 @dataclass
 class Landed:
-    """What one read task did. ``errors`` names each shard that could not be read, with the reason in short."""
+    """The result of one read task. ``stops`` counts what ended the read of each shard; ``errors`` names each shard that
+    could not be read, with a short reason."""
 
     records: int = 0
     bytes: int = 0
@@ -44,6 +49,7 @@ class Landed:
     seconds: float = 0.0
     oddities: Oddities = NOTHING_ODD
     waiting: Waiting = NO_WAITING
+    stops: Counter[Stop] = field(default_factory=Counter)
     errors: dict[str, str] = field(default_factory=dict)
 
     def add(self, landed: Slice) -> None:
@@ -68,9 +74,8 @@ class _Task:
         self.tip_ms = tip_ms
         self.stop = stop
         self.started = consumer.clock.monotonic()
-        self.deadline = self.started + seconds
-        if consumer.interval is None:
-            self.deadline = min(self.deadline, self.started + consumer.limits.seconds_left(tip_ms, consumer.now_ms()))
+        self.timed_by, left = _time_limit(consumer, tip_ms, seconds)
+        self.deadline = self.started + left
         #: Set once the task is to fail, since a shard failed under ``shard_errors=fail`` or could not be landed: the
         #: others land what they have.
         self.hurry = threading.Event()
@@ -91,7 +96,8 @@ class _Task:
             text = "The run's time is over (run_duration is {}, and Airflow's own limits count): one answer of each"
             self.consumer.warn((text + " shard is read, and the next run goes on.").format(limits.run_duration))
         with self.renewal.running():
-            turns = Turns(clock, limits.concurrency, self.deadline)
+            longest_wait = WAIT_PART * longest_ms(self.consumer.source.capabilities) / 1000
+            turns = Turns(clock, limits.concurrency, self.deadline, longest_wait)
             turns.run([self._begin(lease) for lease in mine], self._finished, self.stop.set)
         self.landed.seconds = round(clock.monotonic() - self.started, 3)
         return self.landed
@@ -121,6 +127,7 @@ class _Task:
             self._waited,
             self.hurry,
             self.ahead_ms,
+            self.timed_by,
             self.children.enrol,
         )
         return (yield from read_shard(read))
@@ -130,12 +137,12 @@ class _Task:
             self.landed.waiting += waiting
 
     def _unfinished(self, landed: Slice) -> bool:
-        """Whether an interval's slice was cut short: one that is whole has ended."""
+        """Whether an interval's slice was cut short: a whole one has ended."""
         return self.consumer.interval is not None and not landed.ended
 
     def _ahead_ms(self) -> int:
         """By how much the stream's clock is ahead of this machine's; it may be told in whole seconds, cut off."""
-        there = self.consumer.source.resolve(LATEST).timestamp_ms
+        there = self.consumer.source.clock_ms()
         return 0 if there is None else there - self.consumer.now_ms()
 
     def _finished(self, reading: Reading, error: BaseException | None) -> list[Reading]:
@@ -144,12 +151,15 @@ class _Task:
             if not isinstance(error, Exception) or not is_shards_own(error):
                 raise error
             self._failed(held, error)
+            self._count(held.stop)
             return []
         try:
             lost = held.lost
         except StoreError as silent:  # it was landed before, or not at all; whose the lease is, nobody knows
             self._failed(held, silent)
+            self._count(held.stop)
             return []
+        self._count(Stop.LOST if lost else held.stop)
         if lost:
             self.landed.lost += 1
             self.consumer.warn("The lease of {} was lost; its slice is dropped.".format(held.shard_id))
@@ -177,9 +187,13 @@ class _Task:
                 self.consumer.warn(text.format(held.shard_id, told(failure)))
             return []
 
+    def _count(self, stop: Stop | None) -> None:
+        if stop is not None:  # it was read in this task
+            self.landed.stops[stop] += 1
+
     def _failed(self, held: Held, error: Exception) -> None:
-        """Note that a shard could not be read, or what was read of it not be landed. That is no shard's fault: the task
-        fails, whatever the policy. When it is to fail the others end with what they have, and land it."""
+        """Note that a shard could not be read, or that its records could not be landed. The latter fails the task under
+        every policy. If the task has to fail, the other shards stop and land what they have."""
         self.first_error = self.first_error or error
         self.landed.errors[held.shard_id] = named(error)[:SHORT]
         done = "noted on its lease" if isinstance(error, StoreError) else "read"
@@ -211,17 +225,17 @@ def land(
 ) -> Landed:
     """Read the shards of a group of this owner, each to its end, the stream's tip at ``tip_ms``, or a limit.
 
-    A shard whose row holds a slice already is not read anew, unless it is an interval's that was cut short. Whatever
-    goes wrong with one shard leaves the others alone: what was read of it before is landed, and it is named in the
-    answer.
+    A shard whose row already holds a slice is not read again, unless it is an interval's slice that was cut short. An
+    error of one shard does not affect the others: what was read of that shard before is landed, and the result names
+    the shard.
 
-    :param seconds: after which nothing more is read, whatever the limits say, default none. An interval that is not
-        read by then fails, and a retry goes on.
-    :raises LeaseLost: if every lease of the group was lost, be it before this began.
-    :raises StagingError: if what was read of a shard could not be written, once the others are landed: a retry reads
-        the rest.
-    :raises Exception: the first shard's error, if no shard could be read, and once all others are landed if one could
-        not under ``shard_errors=fail`` or in an interval.
+    :param seconds: time after which nothing more is read, whatever the limits say, default none. An interval that is
+        not read by then fails, and a retry goes on.
+    :raises LeaseLost: if every lease of the group was lost, even before this began.
+    :raises StagingError: if records of a shard could not be written, after the others are landed: a retry reads the
+        rest.
+    :raises Exception: the first shard's error, if no shard could be read; and under ``shard_errors=fail`` or in an
+        interval, after all others are landed, if one could not be read.
     """
     me = str(owner)
     mine = [
@@ -246,7 +260,7 @@ def land(
 
 
 def _require_done(consumer: Consumer, me: str, group: str) -> None:
-    """See that nothing is left to read because this owner has frozen it, or is about to."""
+    """Check that nothing is left to read because this owner has frozen it, or is about to."""
     own = [batch for batch in consumer.batches_of(me) if batch.state is not BatchState.VOID]
     if own:
         consumer.say("Read task {}: its slices are in batch {}; nothing is read.".format(group, own[-1].batch_id))
@@ -263,6 +277,17 @@ def _require_done(consumer: Consumer, me: str, group: str) -> None:
         )
 
 
+def _time_limit(consumer: Consumer, tip_ms: int, seconds: float) -> tuple[Stop, float]:
+    """How long a task may read that begins now, and which limit says so; ``seconds`` is what Airflow's leave."""
+    limits = consumer.limits
+    if consumer.interval is not None:
+        return Stop.AIRFLOW, seconds
+    left = limits.seconds_left(tip_ms, consumer.now_ms())
+    if seconds < left:
+        return Stop.AIRFLOW, seconds
+    return Stop.DURATION if left == limits.duration.total_seconds() else Stop.RUN_DURATION, left
+
+
 def _summary(group: str, landed: Landed) -> str:
     parts: tuple[str, ...] = (
         "{} records ({} bytes) of {} shards".format(landed.records, landed.bytes, landed.shards),
@@ -271,4 +296,6 @@ def _summary(group: str, landed: Landed) -> str:
         "{} failed".format(len(landed.errors)),
         *((str(landed.waiting),) if landed.waiting else ()),
     )
-    return "Read task {}: {} in {:.1f} s.".format(group, ", ".join(parts), landed.seconds)
+    text = "Read task {}: {} in {:.1f} s.".format(group, ", ".join(parts), landed.seconds)
+    stops = ", ".join("{} {}".format(count, stop) for stop, count in sorted(landed.stops.items()))
+    return "{} Shards were read: {}.".format(text, stops) if stops else text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stream's listing: what it lacks, and which of its shards lack a row."""
+"""The stream's listing: shards that it lacks, and shards that lack a row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from shardbatch.core.lease import Lease
 from shardbatch.core.maintenance import missed
 from shardbatch.core.planner import orphans
-from shardbatch.core.shard import MAX_HASH_KEY, HashRange, Shard, childless, holes
+from shardbatch.core.shard import Shard
 from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import InvalidAnswer
 from shardbatch.run.consumer import Consumer
@@ -19,10 +19,10 @@ PAUSE_SECONDS = 1.0
 
 
 def list_shards(consumer: Consumer) -> Sequence[Shard]:
-    """Every shard of the stream. While the open shards leave a part of the hash space out, the listing is repeated.
+    """Every shard of the stream. While the source sees that a listing lacks some, it is asked for again.
 
-    A reshard that runs between two pages tears a listing so. If it stays torn, the claim goes on with what there is and
-    says what is missing: no position moves past anything, so the next listing makes it good.
+    A reshard that runs between two pages makes such a hole in a listing. If the hole stays, the claim goes on with the
+    listed shards and reports what is missing. No position moves past a missing shard, so the next listing repairs this.
 
     :raises InvalidAnswer: for an interval, which has no next listing.
     """
@@ -31,40 +31,37 @@ def list_shards(consumer: Consumer) -> Sequence[Shard]:
         if turn:
             consumer.clock.sleep(PAUSE_SECONDS)
         listing = consumer.source.list_shards()
-        found = uncovered(listing)
-        if not found:
+        torn = consumer.source.missing(listing)
+        if not torn:
             return listing
+    told = "In {} listings {} The stream is being resharded, or its listing is incomplete. ".format(LISTINGS, torn)
     if consumer.interval is not None:
-        raise InvalidAnswer(_report(listing, found, "An interval has no other listing: try again."))
+        raise InvalidAnswer(told + "An interval has no other listing: try again.")
     consumer.warn(
-        _report(
-            listing,
-            found,
-            "Nothing is lost: what stands there is read as soon as a listing has its shards. If it stays so, look at "
-            "the stream with 'aws kinesis list-shards'.",
-        )
+        "{}Nothing is lost: what stands there is read as soon as a listing has its shards. If it stays so, look at the "
+        "stream{}.".format(told, consumer.source.words.look)
     )
     return listing
 
 
 def look_again(consumer: Consumer, listing: Sequence[Shard]) -> tuple[list[Shard], bool]:
-    """A listing together with one that is taken right after it, which counts where they differ; and whether both are
-    complete, so that a shard which neither has is gone."""
+    """A listing together with a second one taken right after it, which counts where they differ; and whether both are
+    complete, so that a shard that neither contains is gone."""
     again = consumer.source.list_shards()
     found = {shard.shard_id: shard for shard in listing}
     found.update((shard.shard_id, shard) for shard in again)
-    return list(found.values()), not (uncovered(listing) or uncovered(again))
+    return list(found.values()), not any(consumer.source.missing(one) for one in (listing, again))
 
 
 def find_parents(
     consumer: Consumer, listing: Sequence[Shard], rows: Sequence[Lease]
 ) -> tuple[Sequence[Shard], frozenset[str]]:
-    """The listing, and the shards that wait because nobody can tell yet whether a parent of theirs is gone.
+    """The listing, and the shards that wait because it is not known yet whether one of their parents is gone.
 
-    A shard whose parent is neither listed nor has a row is read from its beginning, as if it had none: that parent has
-    expired. But a listing may lack a closed parent that still has records, and these come before its children's. So it
-    counts as gone once two complete listings lack it, one right after the other. Where there is no row yet, nothing
-    waits: an old stream has many shards whose parents are gone, and that is all that there is.
+    If a shard's parent is not listed and has no row, that parent has expired, and the shard is read from its beginning.
+    But a listing may lack a closed parent that still has records, and these come before its children's. So a parent
+    counts as gone only if two complete listings in a row lack it. If there is no row yet, no shard waits: in an old
+    stream, many shards have parents that are gone.
     """
     if not orphans(listing, rows):
         return listing, frozenset()
@@ -80,31 +77,15 @@ def find_parents(
     return both, waiting
 
 
-def uncovered(listing: Sequence[Shard]) -> list[HashRange]:
-    """The parts of the hash space that no open shard covers; nothing for a source without hash ranges."""
-    if all(shard.hash_range is None for shard in listing):
-        return []
-    return holes(shard.hash_range for shard in listing if not shard.closed and shard.hash_range is not None)
-
-
-def _report(listing: Sequence[Shard], found: Sequence[HashRange], advice: str) -> str:
-    share = sum(hole.end - hole.start + 1 for hole in found) / (MAX_HASH_KEY + 1)
-    text = "In {} listings no open shard covers {:.4%} of the hash keys: {}.".format(LISTINGS, share, shortlist(found))
-    torn = childless(listing)
-    if torn:
-        text += " {} closed, and no child of theirs is listed.".format(shortlist([shard.shard_id for shard in torn]))
-    return text + " The stream is being resharded, or its listing is incomplete. " + advice
-
-
 def tell_missed(consumer: Consumer, fresh: Sequence[Shard], listing: Sequence[Shard], rows: Sequence[Lease]) -> None:
-    """Warn of shards without a row that should have one: that they are read from their beginning may surprise."""
+    """Warn of shards that should have a row but do not, because they are read again from their beginning."""
     if not consumer.source.capabilities.lineage or consumer.interval is not None:
         return
     missing = missed(fresh, {shard.shard_id for shard in listing}, rows)
     if missing:
         consumer.warn(
             "{}: no lease row, though this application has worked beside them. It was deleted, an earlier listing "
-            "lacked the shard, or all that it comes from expired while nobody claimed. It gets a new row and is read "
+            "lacked the shard, or all its ancestors expired while no run claimed. It gets a new row and is read "
             "from its beginning (a shard without known parents: from the application's start); records of it that "
             "were committed before come again, in another batch. To have a shard read again, or not, use 'airflow "
             "shardbatch reset' and delete no rows.".format(shortlist(missing))

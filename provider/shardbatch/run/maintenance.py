@@ -17,11 +17,12 @@ MARGIN_MS = 86_400_000
 
 
 def compact(consumer: Consumer, rows: Sequence[Lease], listed: set[str], application: Application) -> int:
-    """Remove live rows of completed shards that a listing, begun after they were read, has no more; how many.
+    """Remove live rows of completed shards that a listing, begun after the rows were read, no longer contains; returns
+    their number.
 
-    Nothing can be read again for want of such a row: it was completed a day longer ago than the stream ever kept a
-    record, so the shard would be empty even if it were listed again. While nobody knows how long that is, all rows
-    stay. *Ever:* a shorter retention may have been raised again by the time of a listing.
+    A missing row cannot cause records to be read again: the shard was completed a day longer ago than the stream ever
+    kept a record, so it would be empty even if it were listed again. While that time is unknown, all rows stay. *Ever:*
+    a shorter retention may have been raised again by the time of a listing.
     """
     if application.retention_ms is None or consumer.interval is not None:
         return 0

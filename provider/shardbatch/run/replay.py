@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replay: the work of a committed batch runs again, in a run that was told so, whoever committed it (PROTOCOL B10)."""
+"""Replay: the work of a committed batch runs again in a run that was told to do so (PROTOCOL B10)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shardbatch.run.watch import abandoned
 
 #: What helps where a batch is not committed.
 REMEDIES = {
-    BatchState.FROZEN: "The next run finishes it; or mend its work and clear it in the run that has the batch.",
+    BatchState.FROZEN: "The next run finishes it; or fix its work and clear it in the run that has the batch.",
     BatchState.PARKED: "Resume it with 'airflow shardbatch unpark --batch {0}', or let its shards go on without output "
     "with 'airflow shardbatch set-aside --batch {0}'; after that it can be replayed.",
     BatchState.VOID: "It was given up: what it held was read again, or is in later batches; replay those.",
@@ -43,7 +43,7 @@ def find_committed(store: LeaseStore, namespace: Namespace, batch_id: str) -> Ba
 
 
 def require_committed(batch: Batch) -> None:
-    """See that a batch is committed.
+    """Check that a batch is committed.
 
     :raises ReplayRefused: if it is not.
     """
@@ -55,24 +55,24 @@ def require_committed(batch: Batch) -> None:
 
 
 def look(consumer: Consumer, owner: Owner, batch_id: str) -> Batch:
-    """The batch that this run was told to replay, if it may; nothing is changed, and the stream is not asked.
+    """The batch that this run was told to replay, if it may. This changes nothing and does not call the stream.
 
     :raises ReplayRefused: if it is not committed, or its owner is at work.
-    :raises SlicesGone: if files of it are not in staging any more.
+    :raises SlicesGone: if files of it are no longer in staging.
     """
     batch = find_committed(consumer.store, consumer.namespace, batch_id)
     if batch.owner != str(owner) and _verdict(consumer, batch) is Verdict.ACTIVE:
         raise _at_work(batch)
     require_files(consumer, batch)
-    consumer.say(f"Replaying batch {batch_id}: {batch.records} records, committed by {batch.owner or 'nobody'}.")
+    consumer.say(f"Replaying batch {batch_id}: {batch.records} records, committed by {batch.owner or 'no owner'}.")
     return batch
 
 
 def require_files(consumer: Consumer, batch: Batch) -> None:
-    """See that the manifest and all files of a committed batch are in staging.
+    """Check that the manifest and all files of a committed batch are in staging.
 
     :raises StagingMoved: if it was frozen in another staging folder.
-    :raises SlicesGone: naming the first that is not.
+    :raises SlicesGone: naming the first file that is missing.
     """
     require_batch_here(consumer, batch)
     gone = consumer.landing.missing_files(batch.namespace, batch.batch_id)
@@ -86,9 +86,10 @@ def require_files(consumer: Consumer, batch: Batch) -> None:
 def open_replay(
     consumer: Consumer, owner: Owner, batch: Batch, ended: Ended, claim: str = "", looks: Looks | None = None
 ) -> Batch:
-    """B10: open a replay attempt of a committed batch, whose owner is this run from now on.
+    """B10: open a replay attempt of a committed batch. This run becomes its owner.
 
-    :param claim: the run's claim: if the run had the batch behind it already, another that has it since is not robbed.
+    :param claim: the run's claim. If the run already had the batch after this claim and another run has it since, the
+        batch stays with the other run.
     :raises ReplayRefused: if its owner is at work.
     :raises LeaseLost: if this run had it, and another has it now.
     """
@@ -117,9 +118,9 @@ def _verdict(consumer: Consumer, batch: Batch) -> Verdict:
 
 
 def _require_over(consumer: Consumer, batch: Batch, looks: Looks | None) -> None:
-    """See that the owner of a batch is over (E2, E3).
+    """Check that the owner of a batch has finished (E2, E3).
 
-    One of another deployment must show no life for ``lease_duration``, the longer one of both deployments'.
+    An owner of another deployment must show no life for ``lease_duration``, the longer one of both deployments.
     """
     verdict = _verdict(consumer, batch)
     if verdict is Verdict.ACTIVE:

@@ -1,5 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stamps are obeyed first: a committed batch is rolled forward, a void one is undone (PROTOCOL L5, L6)."""
+"""Resolves stamps before anything else: rolls a committed batch forward, and undoes a void one (PROTOCOL L5, L6).
+
+The race, step by step. A batch spans many rows, and a store changes one row at a time:
+
+1. A freeze stamps its leases with a new batch id, one by one. A stamped lease changes in one way only: its stamp is
+   obeyed.
+2. It writes the manifest, then creates the batch row as ``FROZEN``. That row alone decides what the stamps mean.
+3. A commit turns the row to ``COMMITTED``. This one write is the decision for all shards at once.
+4. The markers are written, then the leases move on, one by one.
+
+A process may die after any of these writes, and the next process goes on from there:
+
+* *After 1: stamps without a row.* Whether the freeze is dead or only slow is not known. So the row is created as
+  ``VOID`` under the same key (:func:`void_absent`). Creating succeeds for one of the two. If the freeze was first, its
+  batch stands and its stamps are kept. If the void row was first, the freeze cannot create its row any more: it learns
+  that its batch was given up, and freezes anew. Only after that are stamps removed.
+* *After 2: a frozen batch.* Its leases stay as they are until a run that owns it commits, or a person decides.
+* *After 3: committed, but no marker.* A process that sees the row writes the markers (:func:`mark`) before it moves a
+  lease. Their text comes from the row alone, so it does not matter who writes it, or how often.
+* *Within 4: some leases moved.* Each is moved by compare-and-set while it carries the stamp (:func:`_change`), so a
+  lease is moved once, by the first process. One that lost the race is read again: moved by another, it is done.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +50,9 @@ def read_batches(consumer: Consumer, rows: Sequence[Lease]) -> Stamped:
 
 
 def mark(landing: Landing, batch: Batch) -> None:
-    """Tell every root of a decided batch what readers see of it there, maybe nothing, before leases move (O4).
+    """Write to every root of a decided batch what readers see of it there, maybe nothing, before leases move (O4).
 
-    From the row alone: whoever does it, and however often, the text is the same.
+    The text comes from the row alone, so it is the same for every caller and every repetition.
     """
     roots = roots_of(landing, batch)
     writers = writers_of(landing, batch.start)
@@ -40,12 +61,12 @@ def mark(landing: Landing, batch: Batch) -> None:
 
 
 def roots_of(landing: Landing, batch: Batch) -> tuple[str, ...]:
-    """All roots that a decision of this batch is told in; of a row of version 1 those of its starts."""
+    """All roots that get a marker of a decision of this batch; for a row of version 1 those of its starts."""
     return one_each(landing, [*batch.roots, *(output for start in batch.start for output in start.outputs)])
 
 
 def one_each(landing: Landing, roots: Iterable[str]) -> tuple[str, ...]:
-    """Of every place the first spelling."""
+    """The first spelling of every place."""
     found: dict[str, str] = {}
     for root in roots:
         found.setdefault(landing.outputs.place(root), root)
@@ -53,7 +74,7 @@ def one_each(landing: Landing, roots: Iterable[str]) -> tuple[str, ...]:
 
 
 def writers_of(landing: Landing, starts: Iterable[Start]) -> dict[str, list[Start]]:
-    """The starts that wrote to each place, however they spelled it."""
+    """The starts that wrote to each place, in any spelling."""
     found: dict[str, list[Start]] = {}
     for start in starts:
         for place in {landing.outputs.place(output) for output in start.outputs}:
@@ -62,7 +83,7 @@ def writers_of(landing: Landing, starts: Iterable[Start]) -> dict[str, list[Star
 
 
 def decision_at(landing: Landing, batch: Batch, root: str) -> Decision:
-    """What one root is told of a decided batch."""
+    """The marker of a decided batch for one root."""
     writers = writers_of(landing, batch.start).get(landing.outputs.place(root), [])
     return _decision(batch, writers, roots_of(landing, batch))
 
@@ -84,7 +105,7 @@ def _decision(batch: Batch, writers: Sequence[Start], roots: tuple[str, ...]) ->
 
 
 def roll_forward(rows: Rows, batch: Batch, found: Sequence[Lease]) -> list[Lease]:
-    """L5 for leases of a committed batch whose marker is written; the rows as they stand then."""
+    """L5 for leases of a committed batch whose marker is written; returns the rows afterwards."""
 
     def moved(lease: Lease, now_ms: int) -> Lease:
         return leases.roll_forward(lease, batch.batch_id, now_ms)
@@ -93,7 +114,8 @@ def roll_forward(rows: Rows, batch: Batch, found: Sequence[Lease]) -> list[Lease
 
 
 def unstamp(rows: Rows, batch_id: str, found: Sequence[Lease], owner: str | None = None) -> list[Lease]:
-    """L6 for leases of a void batch, nobody's from then on but for those of ``owner``; the rows as they stand then."""
+    """L6 for leases of a void batch: they are free afterwards, except those of ``owner``; returns the rows
+    afterwards."""
 
     def undone(lease: Lease, now_ms: int) -> Lease:
         return leases.unstamp(lease, batch_id, now_ms, free=owner is None or lease.lease_owner != owner)
@@ -119,7 +141,9 @@ def _change(rows: Rows, batch_id: str, found: Sequence[Lease], change: Callable[
 
 
 def void_absent(rows: Rows, batch_id: str) -> Batch:
-    """B2: from now on a batch that was stamped and has no row can never be; or the row that came first."""
+    """B2: give up a batch that was stamped and has no row, so that it can never exist; or return the row that came
+    first."""
+    # A freeze that is only slow is about to create the same row. One of the two creations succeeds.
     row = batches.void(rows.namespace, rows.scope, batch_id, first_count(), rows.now_ms())
     if rows.store.create(row):
         return row
@@ -130,10 +154,11 @@ def void_absent(rows: Rows, batch_id: str) -> Batch:
 def settle(
     consumer: Consumer, found: Iterable[Lease], stamped: Stamped, me: str, may_undo: Callable[[Lease], bool]
 ) -> list[Lease]:
-    """The leases after their stamps were obeyed; unchanged where a batch is undecided or nothing may be done.
+    """The leases after their stamps were resolved; unchanged if a batch is undecided or nothing may be done.
 
-    ``stamped`` has the rows of the stamps, marked already if committed. ``may_undo``: whether this caller may remove
-    from a lease a stamp without a row, or of a void batch. A lease that is not of ``me`` is freed as well.
+    ``stamped`` has the rows of the stamps; roots of committed ones already have their markers. ``may_undo``: whether
+    this caller may remove from a lease a stamp without a row, or of a void batch. A lease of another owner than ``me``
+    is freed as well.
     """
     settled: list[Lease] = []
     carriers: dict[str, list[Lease]] = {}
@@ -155,9 +180,10 @@ def _obey(
     me: str,
     may_undo: Callable[[Lease], bool],
 ) -> list[Lease]:
-    """The leases that carry one stamp, after it was obeyed."""
+    """The leases that carry one stamp, after it was resolved."""
     undo = [lease for lease in members if may_undo(lease)] if batch is None or batch.state is BatchState.VOID else []
     if batch is None and undo:
+        # The freeze may have been faster after all, and its batch even committed by now: what stands there is obeyed.
         batch = void_absent(consumer, batch_id)
         if batch.state is BatchState.COMMITTED:
             mark(consumer.landing, batch)

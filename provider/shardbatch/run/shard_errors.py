@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an error of one shard's read is to the other shards, and how it is told."""
+"""How an error of one shard's read affects the other shards, and how it is reported."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from shardbatch.errors import LeaseLost, ProtocolError, ShardbatchError
 
 
 class Stopped(Exception):
-    """The task was told to stop; nothing was stored, and the next try reads anew."""
+    """The task was told to stop; nothing was stored, and the next try reads again."""
 
 
 def is_shards_own(error: BaseException) -> bool:
-    """Whether the other shards may be read all the same, whatever it is.
+    """Whether the other shards may still be read after this error.
 
-    Not if the task is to end: it was told so, or its time is over (Airflow raises no ``Exception`` then). Nor if a row
-    contradicts what this code believes: the others would be written in the same belief. A lost lease does not.
+    They may not if the task has to end: it was told to, or its time is over (Airflow then raises an error that is not
+    an ``Exception``). They may not if a row contradicts what this code assumes, since the other rows would be written
+    with the same assumption. A lost lease does not stop the others.
     """
     if not isinstance(error, Exception) or isinstance(error, Stopped):
         return False
@@ -24,12 +25,12 @@ def is_shards_own(error: BaseException) -> bool:
 
 
 def named(error: Exception) -> str:
-    """In short: one of ours by its text, another with its kind."""
+    """A short form: one of our errors by its text, another one with its class."""
     return str(error) if isinstance(error, ShardbatchError) else "{}: {}".format(type(error).__name__, error)
 
 
 def told(error: Exception) -> str:
-    """As it stands in the log: one that is not ours with where it comes from."""
+    """The form for the log: an error that is not ours comes with its origin."""
     if isinstance(error, ShardbatchError):
         return str(error)
     return "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()

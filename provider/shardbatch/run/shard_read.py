@@ -15,11 +15,12 @@ from shardbatch.core.limits import Budget
 from shardbatch.core.ports import Page, SliceWriter
 from shardbatch.core.position import SHARD_END
 from shardbatch.core.slice import NOTHING_ODD, Slice
+from shardbatch.core.stop import Stop
 from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.run.consumer import Consumer
 from shardbatch.run.continuity import Continuity
 from shardbatch.run.hold import Held
-from shardbatch.run.read_end import ReadEnd
+from shardbatch.run.read_end import ReadEnd, told_lag
 from shardbatch.run.shard_errors import Stopped, is_shards_own
 from shardbatch.run.turns import Pages
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 #: Seconds between two lines of progress of one shard.
 PROGRESS_EVERY = 15.0
 NOTHING_FOUND = (
-    "Shard {0}: nothing was read after {1} within the limits, and its tip was not seen ({2} ms behind, it is said). "
+    "Shard {0}: nothing was read after {1} within the limits, and its tip was not seen ({2}). "
     "The next run begins at the same place. If that goes on, give a run more time (ReadLimits.duration): a long "
     "stretch without records has to be passed in one run."
 )
@@ -38,7 +39,7 @@ NOTHING_FOUND = (
 @dataclass
 class ShardRead:
     """What reading one shard needs; ``kept`` is asked once for all shards of a task, and so is ``ahead_ms``, by
-    how much the stream's clock is ahead of this machine's.
+    how much the stream's clock is ahead of this machine's. ``timed_by`` is the limit that ``deadline`` comes from.
 
     ``waited`` is told what the service's limits cost a read that leaves no slice to say so. ``stop`` ends the read, and
     what it has is dropped; ``hurry`` ends it, and what it has is landed. ``enrol`` sees to the children of a shard at
@@ -55,6 +56,7 @@ class ShardRead:
     waited: Callable[[Waiting], None] = lambda waiting: None
     hurry: threading.Event = field(default_factory=threading.Event)
     ahead_ms: Callable[[], int] = lambda: 0
+    timed_by: Stop = Stop.DURATION
     enrol: Callable[[str, Page], Page] = lambda shard_id, end: end
 
 
@@ -62,7 +64,7 @@ class _Tally:
     """What the pages of one shard came to."""
 
     def __init__(self, lease: Lease, read: ShardRead) -> None:
-        self.budget = Budget(read.consumer.limits, read.tip_ms, read.deadline)
+        self.budget = Budget(read.consumer.limits, read.tip_ms, read.deadline, timed_by=read.timed_by)
         self.lease = lease
         self.next = lease.checkpoint
         self.last: str | None = None
@@ -87,8 +89,8 @@ class _Tally:
         self.next = page.next
         self.oddities += page.oddities
         self.waiting += page.waiting
-        if page.millis_behind_latest is not None:
-            self.lag = page.millis_behind_latest
+        if page.at_tip or page.lag_ms is not None:
+            self.lag = 0 if page.at_tip else page.lag_ms
         rows = page.records.num_rows
         if rows:
             known = page.records.column("arrival_time").drop_null()
@@ -96,7 +98,7 @@ class _Tally:
                 self.first_arrival_ms = known[0].value // 1000
             if len(known):
                 self.last_arrival_ms = known[-1].value // 1000
-        elif page.millis_behind_latest == 0 and not page.ended:  # beside records it says nothing, see Budget.at_tip
+        if page.at_tip and not page.ended:
             self.caught_up_ms = self.trail.look()
 
     def wanted(self, page: Page) -> pa.RecordBatch:
@@ -156,15 +158,15 @@ def read_shard(read: ShardRead) -> Pages:
         yield from _pages(read, tally, writer)
         lost = read.held.lost
         if not lost:
-            tally.end.require_answer()
+            tally.end.require_answer(read.consumer.source.words.busy)
             if tally.end.cut is not None and tally.next == lease.checkpoint and tally.nothing_told:
                 raise tally.end.cut
     except BaseException:
         read.waited(tally.waiting)
         writer.abandon()
         raise
-    if tally.waiting:
-        read.consumer.say("Shard {}: {} records, {}.".format(lease.shard_id, tally.budget.records, tally.waiting))
+    read.held.stop = Stop.LOST if lost else _stop_of(read, tally)
+    _tell_end(read, tally, read.held.stop)
     if lost:
         writer.abandon()
         return None
@@ -177,20 +179,37 @@ def read_shard(read: ShardRead) -> Pages:
         if read.hurry.is_set():
             return None  # the lease stays this task's, whose retry reads on
         if tally.caught_up_ms is None:
-            read.consumer.warn(NOTHING_FOUND.format(lease.shard_id, lease.checkpoint, tally.lag))
+            read.consumer.warn(NOTHING_FOUND.format(lease.shard_id, lease.checkpoint, told_lag(tally.lag)))
         read.held.give_back(tally.caught_up_ms)
     elif not read.held.land(landed, begun) and _unnamed(read.held, landed, begun):
         writer.abandon()
     return None if read.held.lost else read.held.row.pending
 
 
+def _tell_end(read: ShardRead, tally: _Tally, stop: Stop) -> None:
+    """Say how far the shard was read; not of each that has nothing new, which most may be."""
+    records = tally.budget.records
+    if records or tally.waiting or stop is not Stop.TIP:
+        waited = "; {}".format(tally.waiting) if tally.waiting else ""
+        read.consumer.say("Shard {}: {} records, read {}{}.".format(read.held.shard_id, records, stop, waited))
+
+
+def _stop_of(read: ShardRead, tally: _Tally) -> Stop:
+    if tally.end.stop is not None:
+        return tally.end.stop
+    return Stop.ERROR if tally.end.cut is not None else Stop.OTHERS if read.hurry.is_set() else Stop.SOURCE
+
+
 def _tell_oddities(read: ShardRead, landed: Slice) -> None:
     """Warn of each kind that there is, by numbers of records."""
     odd = landed.oddities
+    if not odd:
+        return
+    words = read.consumer.source.words
     for count, what in (
-        (odd.foreign, "belong to another shard by their hash key; they were delivered"),
-        (odd.broken, "look like aggregates and cannot be taken apart; they were delivered as they are"),
-        (odd.dropped, "are in aggregates that hold some of another shard; these were DROPPED, as the stream says"),
+        (odd.foreign, words.foreign),
+        (odd.broken, words.broken),
+        (odd.dropped, words.dropped),
         (
             odd.below,
             "came that stand before the place that was asked for; they were left out. If they were never read, the "
@@ -238,10 +257,10 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
         if clock.monotonic() - shown > PROGRESS_EVERY:
             shown = clock.monotonic()
             read.consumer.say(
-                "Shard {}: {} records so far, {} ms behind{}.".format(
+                "Shard {}: {} records so far{}{}.".format(
                     tally.lease.shard_id,
                     tally.budget.records,
-                    tally.lag,
+                    "" if tally.lag is None else ", {} ms behind".format(tally.lag),
                     "; {}".format(tally.waiting) if tally.waiting else "",
                 )
             )
@@ -251,7 +270,8 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
             writer.rest()
             yield
         if tally.end.late():
-            return  # it went by while others had their turn
+            tally.end.stop = Stop.TURN
+            return
 
 
 def _enrolled(read: ShardRead, end: Page) -> tuple[Page, Exception | None]:
@@ -262,7 +282,7 @@ def _enrolled(read: ShardRead, end: Page) -> tuple[Page, Exception | None]:
     except Exception as error:
         if not is_shards_own(error):
             raise
-        return replace(end, ended=False, millis_behind_latest=None), error
+        return replace(end, ended=False, at_tip=False, lag_ms=None), error
 
 
 def _slice(tally: _Tally, writer: SliceWriter) -> Slice:

@@ -3,13 +3,13 @@
 
 The race, step by step (PROTOCOL E, D3):
 
-1. Whoever lives writes its row again within ``silence`` seconds; every write raises the row's counter.
+1. A live owner writes its row again within ``silence`` seconds; every write raises the row's counter.
 2. We saw the row with counter *c*. Our clock starts *after* that look, and only runs forward. No time that another
    machine wrote down is used: clocks of machines differ.
 3. We look again. The time that counts is taken *before* that look. If the counter is still *c*, nothing was written
    from our first look to the second, so for ``silence`` at least. A slow answer makes this time longer, never shorter.
 4. A write between the second look and what our caller does with the row is not seen here. So the caller changes the
-   row by compare-and-set with counter *c*: then that fails, and nothing is taken from whoever wrote.
+   row by compare-and-set with counter *c*: then that fails, and nothing is taken from the writer.
 5. An owner that was asleep and wakes up later compares with *c* too. Its write fails, and it learns that it lost.
 """
 
@@ -29,7 +29,7 @@ LONGEST_PAUSE = 5.0
 
 @dataclass(frozen=True)
 class Watched:
-    """A row as it was seen, and for how many seconds whoever lives leaves it alone at most."""
+    """A row as it was seen, and the longest time in seconds between writes of a live owner."""
 
     row: Row
     silence: float

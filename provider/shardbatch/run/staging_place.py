@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The staging folder is there, or is made once. It may be set to another while slices or batches stand in the old one:
-nothing is looked for where it is not."""
+"""Checks that the staging folder exists, or creates it once. If staging is set to another folder while slices or
+batches are in the old one, they are not searched for in the wrong place."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from shardbatch.run.consumer import Consumer
 
 
 def require_folder(consumer: Consumer) -> None:
-    """See that the staging folder is there and can be written; it is made for an application that has no rows yet.
+    """Check that the staging folder exists and can be written. It is created for an application that has no rows yet.
 
-    One that has rows has files there, or had: its folder is a mount that is missing, and an empty one would hide that.
+    An application with rows has, or had, files there: a missing folder is a missing mount, and an empty folder would
+    hide that.
 
-    :raises StagingMissing: if it is not there and must not be made, or the folder above it is not there either.
+    :raises StagingMissing: if it does not exist and must not be created, or the folder above it does not exist.
     :raises StagingError: if it cannot be written.
     """
     landing = consumer.landing
@@ -42,9 +43,9 @@ def _has_rows(consumer: Consumer) -> bool:
 
 
 def require_slices_here(consumer: Consumer, rows: Iterable[Lease]) -> None:
-    """See that the slices which wait on these leases stand in this run's staging folder.
+    """Check that the slices that wait on these leases are in this run's staging folder.
 
-    :raises StagingMoved: naming both folders, if one does not.
+    :raises StagingMoved: naming both folders, if one is not.
     """
     place = consumer.landing.outputs.place
     here = place(consumer.landing.uri)
@@ -58,9 +59,9 @@ def require_slices_here(consumer: Consumer, rows: Iterable[Lease]) -> None:
 
 
 def require_batch_here(consumer: Consumer, batch: Batch) -> None:
-    """See that a batch, whatever its state, stands in this run's staging folder.
+    """Check that a batch, whatever its state, is in this run's staging folder.
 
-    :raises StagingMoved: naming both places, if it does not.
+    :raises StagingMoved: naming both places, if it is not.
     """
     if not stands_in(consumer.landing, batch):
         raise StagingMoved(
@@ -71,7 +72,7 @@ def require_batch_here(consumer: Consumer, batch: Batch) -> None:
 
 
 def stands_in(landing: Landing, batch: Batch) -> bool:
-    """Whether a staging folder is the one in which a batch was frozen; also if nobody knows."""
+    """Whether a staging folder is the one in which a batch was frozen; true if that is unknown."""
     place = landing.outputs.place
     here = landing.manifest_uri(batch.namespace, batch.batch_id)
     return not batch.manifest_uri or place(batch.manifest_uri) == place(here)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shards of one task take turns on its few threads, so that none uses up the time of the others."""
+"""The shards of one task take turns on its few threads, so that none of them uses up the time of the others."""
 
 from __future__ import annotations
 
@@ -13,17 +13,13 @@ from shardbatch.core.ports import Clock
 from shardbatch.core.slice import Slice
 from shardbatch.run.hold import Held
 
-#: Seconds within which a shard that waits has its next turn. A place in a shard that has no record yet is an iterator,
-#: which lives for 5 minutes (Kinesis API reference, GetShardIterator); an older one has to begin at the checkpoint.
-LONGEST_WAIT = 240.0
-
 #: A read that stops after every page. Sent true, it makes ready to wait for a while, and stops once more.
 Pages = Generator[None, bool | None, Slice | None]
 
 
 @dataclass
 class Reading:
-    """One shard being read; ``landed`` is what came of it once that is known."""
+    """One shard that is being read; ``landed`` is the result, once it is known."""
 
     held: Held
     pages: Pages
@@ -35,7 +31,7 @@ Finished = Callable[[Reading, BaseException | None], Iterable[Reading]]
 
 
 class _Here(Executor):
-    """Runs what is submitted at once, for tasks that read one shard at a time."""
+    """Runs each submitted call immediately, for tasks that read one shard at a time."""
 
     def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -49,11 +45,13 @@ class _Here(Executor):
 class Turns:
     """Lets ``concurrency`` shards be read at once, until ``deadline`` on the clock.
 
-    While others wait, a turn lasts for a shard's equal share of the time that is left. A shard that is done early, as
-    most are, leaves its share to the rest, and a large one goes on after they have had their turn.
+    While others wait, a turn lasts for a shard's equal share of the time that is left. A shard that finishes early, as
+    most do, leaves its share to the rest, and a large one goes on after they have had their turn.
     """
 
-    def __init__(self, clock: Clock, concurrency: int, deadline: float) -> None:
+    def __init__(self, clock: Clock, concurrency: int, deadline: float, longest_wait: float) -> None:
+        """:param longest_wait: seconds within which a shard that waits has its next turn, or it has to begin anew."""
+        self._longest_wait = longest_wait
         self._clock = clock
         self._concurrency = concurrency
         self._deadline = deadline
@@ -61,8 +59,8 @@ class Turns:
         self._running: dict[Future[bool], Reading] = {}
 
     def run(self, readings: Iterable[Reading], finished: Finished, stop: Callable[[], None]) -> None:
-        """Read all, and what follows. An error that ``finished`` does not take ends all; ``stop`` makes those that run
-        stop at their next page."""
+        """Read all shards, and those that follow them. An error that ``finished`` does not accept ends all reads;
+        ``stop`` makes running reads stop at their next page."""
         self._waiting.extend(readings)
         many = self._concurrency > 1
         try:
@@ -92,11 +90,11 @@ class Turns:
             self._waiting.extend([reading] if goes_on else finished(reading, error))
 
     def _share(self) -> float:
-        left = min(self._deadline - self._clock.monotonic(), LONGEST_WAIT)
+        left = min(self._deadline - self._clock.monotonic(), self._longest_wait)
         return left * self._concurrency / (len(self._waiting) + len(self._running))
 
     def _turn(self, reading: Reading, share: float) -> bool:
-        """Read on until the shard is done, or its share is used up while others wait; whether it is done."""
+        """Read on until the shard is done, or its share is used up while others wait; returns whether it is done."""
         over = self._clock.monotonic() + share
         try:
             while True:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others hold: whether their rows stand still, how long records have waited, and how that is told."""
+"""Watches what other owners hold: whether their rows change, and how long records have waited."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def stood_still(
     all_of_them: bool,
     looks: Looks | None = None,
 ) -> set[str]:
-    """The shards whose counter did not move for ``lease_duration`` on one monotonic clock (PROTOCOL E3, T8).
+    """The shards whose counter did not change for ``lease_duration`` on one monotonic clock (PROTOCOL E3, T8).
 
-    An owner renews as its own group's ``lease_duration`` asks; where that is longer than this one's, it counts.
-    Watching costs the run that time. So unless there is nothing else to do, only leases are watched whose row looks
-    old, or lies in the future: its writer's clock was wrong, and it would look young until that time has come. How old
-    a row looks by two machines' clocks decides nothing but that.
+    An owner renews as often as its own group's ``lease_duration`` requires; the longer of both times counts. Watching
+    costs the run that time. So unless the run has nothing else to do, it watches only leases whose row looks old, or
+    lies in the future: then its writer's clock was wrong, and the row would look young until that time has come. The
+    age of a row by two machines' clocks decides only which rows are watched.
 
-    :param looks: what earlier passes of this claim saw; default: it stays and watches.
-    :raises LookAgain: to come back when the time has passed.
+    :param looks: what earlier passes of this claim saw; default: it waits and watches.
+    :raises LookAgain: to be called again when the time has passed.
     """
     suspects = {
         lease.shard_id: Suspect(lease, _silence(consumer, application, lease.lease_owner), lease.updated_at_ms)
@@ -61,7 +61,7 @@ def abandoned(
     all_of_them: bool,
     looks: Looks | None = None,
 ) -> list[Batch]:
-    """The batches whose row stood still so long, oldest first; watched as leases are."""
+    """The batches whose row did not change for that time, oldest first; they are watched as leases are."""
     suspects = {
         batch.batch_id: Suspect(
             batch, _silence(consumer, application, batch.owner), batch.attempt_seen_ms or batch.created_at_ms
@@ -82,7 +82,7 @@ class Suspect(Watched):
 def _watch(
     consumer: Consumer, suspects: dict[str, Suspect], what: str, looks: Looks | None, *, all_of_them: bool
 ) -> set[str]:
-    """The names of those whose counter stood still. What earlier passes have seen is not watched anew."""
+    """The names of the rows whose counter did not change. The time that earlier passes watched counts too."""
     if not all_of_them:
         now = consumer.now_ms()
         suspects = {name: one for name, one in suspects.items() if _may_be_old(one, now)}
@@ -105,7 +105,7 @@ def _may_be_old(one: Suspect, now_ms: int) -> bool:
 
 
 def _silence(consumer: Consumer, application: Application | None, owner: str | None) -> float:
-    """Seconds for which a live owner shows no sign of life at most."""
+    """The longest time in seconds between two signs of life of a live owner."""
     own = consumer.options.lease_duration.total_seconds()
     return own if application is None else max(own, application.silence_ms(Owner.parse(owner or "")) / 1000)
 
@@ -113,8 +113,8 @@ def _silence(consumer: Consumer, application: Application | None, owner: str | N
 def waiting_ms(consumer: Consumer, held: Sequence[Lease]) -> int | None:
     """How long the oldest record of the held shards has waited, or ``None`` if none waits.
 
-    It is asked of the stream, for the shards that were read longest ago: an old checkpoint alone says nothing about a
-    quiet shard.
+    The stream is asked about the shards that were read longest ago, because an old checkpoint alone proves nothing for
+    a quiet shard.
     """
     oldest: list[int] = []
     for lease in sorted(held, key=lambda item: item.checkpoint_arrival_ms or 0)[:PEEKED_SHARDS]:
@@ -122,13 +122,13 @@ def waiting_ms(consumer: Consumer, held: Sequence[Lease]) -> int | None:
         for page in islice(pages, PEEKED_PAGES):
             if page.records.num_rows:
                 oldest += [time.value // 1000 for time in page.records.column("arrival_time").drop_null()[:1]]
-            if page.records.num_rows or page.ended or page.millis_behind_latest == 0:
+            if page.records.num_rows or page.ended or page.at_tip:
                 break
     return consumer.now_ms() - min(oldest) if oldest else None
 
 
 def untaken(consumer: Consumer, found: Plan, stamped: Stamped) -> SourceError:
-    """The error of an interval of which nothing can be taken: no later run would do it."""
+    """The error for an interval if no shard of it can be taken: no later run would read it."""
     why = [described(consumer, lease, stamped) for lease in (*found.takeable, *found.held)]
     why += ["{} waits for its parents".format(lease.shard_id) for lease in found.waiting]
     return SourceError(
@@ -138,14 +138,14 @@ def untaken(consumer: Consumer, found: Plan, stamped: Stamped) -> SourceError:
 
 
 def described(consumer: Consumer, lease: Lease, stamped: Stamped) -> str:
-    """Who holds a lease, and since when its row stands still."""
+    """The holder of a lease, and the time since its row changed."""
     age = max(0, consumer.now_ms() - lease.updated_at_ms) // 1000
     if lease.batch_id is not None:
         batch = stamped.get(lease.batch_id)
         state = batch.state.value if batch else "being frozen"
         holder = batch.owner if batch else lease.lease_owner
         return "{} in batch {} ({}) of {}, row changed {} s ago".format(
-            lease.shard_id, lease.batch_id, state, holder or "nobody", age
+            lease.shard_id, lease.batch_id, state, holder or "no owner", age
         )
     if ResetHolder.parse(lease.lease_owner):
         text = "{} held by a reset, row changed {} s ago; if it died, run 'airflow shardbatch reset' again"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an application on a Spark cluster uses. Needs pyspark (3.5 or later) and nothing else."""
+"""The functions for an application on a Spark cluster. They need only pyspark (3.5 or later)."""
 
 from shardbatch.spark.batch import SparkBatch, open_batch
 from shardbatch.spark.committed import CommittedChanges, read_changes, read_committed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which batch an application was started for: arguments, environment, Spark's configuration or the command line."""
+"""Finds the batch that an application was started for: arguments, environment, Spark's configuration, command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core import handover
-from shardbatch.core.handover import Handover
+from shardbatch.core.handover import WorkOrder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def find_handover(
+def find_order(
     spark: SparkSession,
     given: Mapping[str, Any],
     environ: Mapping[str, str] | None = None,
     argv: Sequence[str] | None = None,
-) -> Handover:
-    """What the caller gave; what is missing comes from the first place that names a manifest, and the same one.
+) -> WorkOrder:
+    """The caller's arguments. Missing ones come from the first place that names a manifest, and names the same one.
 
     Places: environment (``SHARDBATCH_MANIFEST``, …), Spark's configuration (``spark.shardbatch.manifest``, …), command
     line (``--shardbatch-manifest``, …). ``schemes`` are looked for in all of them.

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from shardbatch.core import manifest as manifests
 from shardbatch.core import root_owner
-from shardbatch.core.handover import Handover
+from shardbatch.core.handover import WorkOrder
 from shardbatch.core.manifest import Manifest
 from shardbatch.core.start import Begun, Start
 from shardbatch.errors import ConfigurationError, LeaseLost, ManifestChanged, NothingFinished, OutputTaken, StagingError
 from shardbatch.landing import layout
 from shardbatch.landing.location import joined, rewritten
-from shardbatch.spark.arguments import find_handover
+from shardbatch.spark.arguments import find_order
 from shardbatch.spark.files import FrameFiles, few_listing_tasks, files_of, literal
 
 if TYPE_CHECKING:
@@ -32,24 +32,24 @@ INCARNATION = f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(6)}"
 
 
 class SparkBatch:
-    """A frozen batch; a context manager, and each entering is a start of its own.
+    """A frozen batch. It is a context manager, and each entry into its block is a start of its own.
 
-    ``manifest`` describes the batch; ``attempt`` is the one this application works for; ``start_id`` is that of the
-    block being in, ``None`` outside.
+    ``manifest`` describes the batch. ``attempt`` is the attempt that this application works for. ``start_id`` is the id
+    of the current block's start, ``None`` outside a block.
     """
 
-    def __init__(self, spark: SparkSession, handover: Handover, manifest: Manifest, files: FrameFiles) -> None:
+    def __init__(self, spark: SparkSession, order: WorkOrder, manifest: Manifest, files: FrameFiles) -> None:
         self.spark = spark
         self.manifest = manifest
-        self.attempt = handover.attempt
+        self.attempt = order.attempt
         self.start_id: str | None = None
-        self._work = handover.work
-        self._token = handover.token
+        self._work = order.work
+        self._token = order.token
         self._files = files
-        uri = rewritten(handover.manifest, handover.schemes)
+        uri = rewritten(order.manifest, order.schemes)
         self._folder = uri.rpartition("/")[0]
         inside = layout.staging_of(uri, manifest.namespace, manifest.batch_id)
-        self._staging = inside or rewritten(manifest.staging, handover.schemes)
+        self._staging = inside or rewritten(manifest.staging, order.schemes)
         self._outputs: dict[str, str] = {}
 
     @property
@@ -59,14 +59,14 @@ class SparkBatch:
 
     @property
     def record_count(self) -> int:
-        """How many records the batch holds."""
+        """The number of records in the batch."""
         return self.manifest.totals.records
 
     def records(self) -> DataFrame:
-        """The records: exactly the files that the manifest names, whatever else stands beside them.
+        """The records of exactly the files that the manifest names, whatever other files are beside them.
 
-        Columns as in :data:`shardbatch.spark.schema.RECORD_SCHEMA`; no row for an empty batch. A file that is missing
-        or damaged is an error, also where the session is set to pass such files over.
+        The columns are those of :data:`shardbatch.spark.schema.RECORD_SCHEMA`; an empty batch has no rows. A missing or
+        damaged file is an error, even if the session is set to skip such files.
 
         :raises StagingError: if a file is missing or cannot be reached.
         """
@@ -82,25 +82,25 @@ class SparkBatch:
         return reduce(lambda left, right: left.unionAll(right), frames)
 
     def ordered(self) -> DataFrame:
-        """The records so that each partition holds whole partition keys, one after the other, and the records of a key
-        stand in the order in which the stream took them, also where a split or merge moved the key to other shards.
+        """The records in order: each partition holds whole partition keys, one after the other, and the records of a
+        key stand in the order in which the stream took them, even if a split or merge moved the key to other shards.
 
         A key lives in one line of shards, each a child of the one before, so ``shard_generation`` and ``record_index``
-        tell its order; it costs one shuffle by ``partition_key``. What keeps partitions as they are keeps the order
-        (``mapInArrow``, ``foreachPartition``, a write without ``partitionBy``); another shuffle or sort does not.
-        Between keys there is no order, nor between records of one key that were put with different explicit hash keys.
+        give its order. This costs one shuffle by ``partition_key``. Operations that keep partitions also keep the order
+        (``mapInArrow``, ``foreachPartition``, a write without ``partitionBy``); another shuffle or sort does not. Keys
+        have no order among each other, nor have records of one key that were put with different explicit hash keys.
 
         :raises StagingError: as :meth:`records` does.
         """
         return self.records().repartition("partition_key").sortWithinPartitions(*KEY_ORDER)
 
     def output(self, out: str) -> str:
-        """The folder of this start below an output root: ``<out>/batch_id=…/start=…``. Write there and nowhere else.
+        """The folder of this start below an output root: ``<out>/batch_id=…/start=…``. Write only there.
 
-        :param out: the root that ``read_committed`` reads; on a file system that the Airflow workers reach too.
-        :raises ConfigurationError: outside of the ``with`` block.
+        :param out: the root that ``read_committed`` reads; the Airflow workers must reach its file system too.
+        :raises ConfigurationError: outside the ``with`` block.
         :raises OutputTaken: if the root belongs to another application; nothing is written.
-        :raises StagingError: if that cannot be found out.
+        :raises StagingError: if the owner of the root cannot be determined.
         """
         if self.start_id is None:
             raise ConfigurationError(
@@ -113,7 +113,7 @@ class SparkBatch:
         return folder
 
     def _refuse_others(self, out: str) -> None:
-        """Commit would refuse the root too, but only when all the work is done."""
+        """Refuse a root of another application early: commit would refuse it too, but only after all the work."""
         folder = joined(out, layout.MARKERS, root_owner.OWNERS)
         names = [name for name in self._files.names(folder) if root_owner.is_holder(name)]
         files = self._files.contents(folder, names)  # without those that another application has withdrawn since
@@ -127,10 +127,10 @@ class SparkBatch:
             raise OutputTaken(f"The output root {out} belongs to {other}, so {app} writes nothing there.")
 
     def check(self) -> None:
-        """Refuse to go on if a newer attempt of the batch was opened; to be called just before publishing.
+        """Refuse to go on if a newer attempt of the batch was opened. Call it just before publishing.
 
-        It narrows the time in which two attempts publish and cannot close it: the sink's own atomic replace, or start
-        folders, do.
+        It shortens the time in which two attempts can both publish, but does not exclude it. The sink's own atomic
+        replace, or start folders, exclude it.
 
         :raises LeaseLost: if there is a newer attempt.
         :raises StagingError: if the attempts cannot be listed, or this one is not among them.
@@ -152,7 +152,7 @@ class SparkBatch:
         start_id = f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
         number, application = _driver_of(self.spark)
         begun = Begun(start_id, self.attempt, self._work, self._token, INCARNATION, number, application)
-        # Before anything can be written: whoever judges the end of the application must know of every start.
+        # Before anything can be written: the task that judges the end of the application must know of every start.
         self._leave(layout.BEGUN, "begun.json", begun)
         self.start_id = start_id
         self._outputs = {}
@@ -200,13 +200,13 @@ class SparkBatch:
 
 
 def _driver_of(spark: SparkSession) -> tuple[int, str]:
-    """Which process of its application this driver is, where a cluster says so (YARN), and that application's id; 0 and
-    nothing where nobody knows."""
+    """The number of this driver's process in its application, and the application's id, if the cluster gives them
+    (YARN); 0 and empty if they are unknown."""
     try:
         context: Any = spark.sparkContext
         found = context._jsc.sc().applicationAttemptId()
         return int(found.get()) if found.isDefined() else 0, str(context.applicationId)
-    except Exception:  # noqa: BLE001 - a session without a JVM, or an id that is no number: the time of birth decides
+    except Exception:  # noqa: BLE001 - a session without a JVM, or an id that is not a number: the start time decides
         return 0, ""
 
 
@@ -227,18 +227,20 @@ def open_batch(
         with open_batch(spark) as batch:
             batch.records().write.parquet(batch.output(out))
 
-    Entering the block leaves a begun marker beside the manifest, leaving it without an error a done marker; the task
-    that has started this application looks for both when it ends. What is not given is taken from the environment
-    (``SHARDBATCH_MANIFEST``, ``SHARDBATCH_ATTEMPT``, ``_DIGEST``, ``_WORK``, ``_TOKEN``, ``_SCHEMES``), else from
-    Spark's configuration (``spark.shardbatch.manifest``, …), else from the command line (``--shardbatch-manifest``, …).
+    Entering the block leaves a begun marker beside the manifest; leaving it without an error leaves a done marker. When
+    the task that started this application ends, it looks for both.
+
+    Missing arguments come from the environment (``SHARDBATCH_MANIFEST``, ``SHARDBATCH_ATTEMPT``, ``_DIGEST``,
+    ``_WORK``, ``_TOKEN``, ``_SCHEMES``), then from Spark's configuration (``spark.shardbatch.manifest``, …), then from
+    the command line (``--shardbatch-manifest``, …).
 
     :param manifest: the manifest's URI.
     :param attempt: the attempt that freeze opened, 1 or more.
     :param digest: the manifest's digest; without it a changed manifest is not noticed.
-    :param work: the task of the block, of a mapped one ``task_id[index]``; two tasks of one block are told apart by it.
-    :param token: tells apart the tries of a task, whose applications may overlap: the same text for the application and
-        for the task that started it, which is ``{{ ti.id }}`` unless that task says otherwise.
-    :param schemes: under which scheme this cluster knows a URI's, such as ``{"s3": "s3a"}``.
+    :param work: the task of the block, for a mapped one ``task_id[index]``; it distinguishes two tasks of one block.
+    :param token: distinguishes the tries of a task, whose applications may overlap. The application and the task that
+        started it must have the same text, which is ``{{ ti.id }}`` unless that task sets another.
+    :param schemes: maps the scheme of a URI to the one that this cluster uses, such as ``{"s3": "s3a"}``.
     :raises ConfigurationError: if no manifest or no attempt is known.
     :raises ManifestChanged: if the manifest is not the one that was frozen.
     :raises UnsupportedSchema: if a later major version wrote the manifest, or hands over what this one cannot read.
@@ -246,10 +248,10 @@ def open_batch(
     """
     given: dict[str, Any] = {"manifest": manifest, "attempt": attempt, "digest": digest}
     given.update(work=work, token=token, schemes=schemes)
-    handover = find_handover(spark, given)
-    uri = rewritten(handover.manifest, handover.schemes)
+    order = find_order(spark, given)
+    uri = rewritten(order.manifest, order.schemes)
     files = files_of(spark)
     content = files.read(uri)
-    if handover.digest and manifests.digest(content) != handover.digest:
+    if order.digest and manifests.digest(content) != order.digest:
         raise ManifestChanged(f"The manifest {uri} is not the one that was frozen.", uri=uri)
-    return SparkBatch(spark, handover, Manifest.loads(content), files)
+    return SparkBatch(spark, order, Manifest.loads(content), files)

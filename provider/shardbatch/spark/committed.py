@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what was committed, and nothing else, from an output root alone."""
+"""Reads only what is committed, and needs only the output root."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def committed_folders(spark: SparkSession, out: str) -> list[str]:
-    """The folders of the recorded starts below an output root that live readers see."""
+    """The folders of the committed starts below an output root that live readers see."""
     root = _root(out)
     decisions = shown(told(files_of(spark), root), wanted())
     return sorted(joined(root, folder.path) for folder in folders_of(decisions))
@@ -43,27 +43,28 @@ def read_committed(
 ) -> DataFrame:
     """The rows that committed batches wrote below an output root.
 
-    Starts that failed, that another start was preferred to, or that ended after the decision are left out, and so are
-    batches that are not committed or were set aside, and intervals unless their author lets them join. Columns are the
-    author's own. A later commit is seen by the next call.
+    Starts are left out if they failed, if the decision took another start instead, or if they ended after the decision.
+    Batches are left out if they are not committed or were set aside. Intervals are left out unless their author lets
+    them join. Columns are the author's own. The next call sees later commits.
 
-    Batches are asked for as a whole: of one that has some records in the asked time all rows are read. Of what version
-    0.1.0 committed nobody knows these times; it is read whatever time is asked for.
+    Batches are read as a whole: if a batch has some records in the requested time, all its rows are read. For batches
+    that version 0.1.0 committed these times are unknown; they are read whatever time is requested.
 
     :param out: the root that was given to ``batch.output``.
-    :param format: what the author wrote: ``parquet`` (default), ``orc``, ``json``, …
-    :param schema: the rows' schema, default as the files say; with it, an output without a committed batch has no rows.
-    :param interval: what runs over this interval wrote, and nothing else: ``(from, to)`` as the run was given them.
-    :param since: batches that have records which arrived at this moment (an aware datetime) or later.
-    :param until: batches that have records which arrived before this moment.
-    :param committed_since: batches that were committed first at this moment or later.
-    :param batches: the batches of these ids.
-    :param columns: of ``("batch_id", "attempt")`` those that are added: the batch that a row is of, and the attempt
-        that wrote it; default none.
-    :param options: of Spark's reader, such as ``mergeSchema=True``.
+    :param format: the format that the author wrote: ``parquet`` (default), ``orc``, ``json``, …
+    :param schema: the rows' schema, default: that of the files. With a schema, a root without a committed batch has no
+        rows.
+    :param interval: only what runs over this interval wrote: ``(from, to)`` as the run received them.
+    :param since: batches with records that arrived at this moment (an aware datetime) or later.
+    :param until: batches with records that arrived before this moment.
+    :param committed_since: batches that were first committed at this moment or later.
+    :param batches: batches with these ids.
+    :param columns: which of ``("batch_id", "attempt")`` are added: the batch of a row, and the attempt that wrote it;
+        default none.
+    :param options: options of Spark's reader, such as ``mergeSchema=True``.
     :raises NothingFinished: if there is no such committed batch and no schema was given.
     :raises StagingError: if the markers cannot be read, or a folder that they name is missing.
-    :raises ConfigurationError: for a moment without a time zone, and for a column of the author's own name.
+    :raises ConfigurationError: for a moment without a time zone, or a requested column that the author's rows have.
     """
     root = _root(out)
     view = wanted(interval=interval, since=since, until=until, committed_since=committed_since, batches=batches)
@@ -82,9 +83,9 @@ class CommittedChanges:
     """What is new in an output root.
 
     :param frame: the rows of all batches in ``batches``, as they are now; ``None`` if these have none.
-    :param batches: the ids of the batches that are new, were replayed, or lost their output: whoever keeps a copy
-        deletes the rows of these and adds those of ``frame``.
-    :param token: for the next call, once these are taken over.
+    :param batches: the ids of the batches that are new, were replayed, or lost their output. If you keep a copy, delete
+        the rows of these batches and add those of ``frame``.
+    :param token: the token for the next call, after you have taken over these rows.
     """
 
     frame: DataFrame | None
@@ -105,14 +106,14 @@ def read_changes(
 ) -> CommittedChanges:
     """What was committed below an output root since an earlier call.
 
-    Keep the token where the rows go, in one transaction with them; else take over the rows first, then keep the token:
-    after a failure between the two the same batches come again.
+    Save the token where the rows go, in one transaction with them. If you cannot, take over the rows first and then
+    save the token: after a failure between the two, the same batches come again.
 
     :param since: the token that the earlier call returned; ``None`` (default): everything.
     :param columns: as in :func:`read_committed`; with ``("batch_id",)`` the rows can be replaced by it.
-    :raises StagingError: if the markers cannot be read, tell less than the token's reader has seen, or change so fast
-        that there is no token.
-    :raises ConfigurationError: if ``since`` is no token.
+    :raises StagingError: if the markers cannot be read, lack what the token's reader has already seen, or change so
+        fast that no token can be made.
+    :raises ConfigurationError: if ``since`` is not a token.
 
     ``format``, ``schema``, ``interval`` and ``options`` are those of :func:`read_committed`.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small files through Spark's own file systems: what Spark can read and write, an application needs no key for."""
+"""Small files through Spark's own file systems, so that an application needs no keys of its own."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _FEW = 100
 
 
 def literal(path: str) -> str:
-    """A path as Spark's readers must be given it: they take ``*?[]{}`` for a pattern, in whatever part of a path."""
+    """A path with ``*?[]{}`` escaped, which Spark's readers would treat as a pattern in every part of a path."""
     return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """What Spark and, where there is one, its JVM raise."""
+    """The errors of Spark and, if there is one, of its JVM."""
     from pyspark.errors import PySparkException
 
     try:
@@ -37,7 +37,7 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 @contextmanager
 def explained(doing: str, where: str) -> Iterator[None]:
-    """Turn what Spark or Hadoop says into a :class:`StagingError` that names the place and the remedy."""
+    """Turn an error of Spark or Hadoop into a :class:`StagingError` that names the place and the remedy."""
     try:
         yield
     except spark_errors() as error:
@@ -53,7 +53,8 @@ def explained(doing: str, where: str) -> Iterator[None]:
 
 @contextmanager
 def few_listing_tasks(spark: SparkSession) -> Iterator[None]:
-    """Let Spark look at many given paths in a job of 64 tasks; else it has one for each, a minute for 5,000 paths."""
+    """Make Spark list many given paths in a job of 64 tasks. By default it uses one task for each path, which takes a
+    minute for 5,000 paths."""
     name, most = "spark.sql.sources.parallelPartitionDiscovery.parallelism", 64
     before = spark.conf.get(name)
     spark.conf.set(name, str(min(most, int(before or most))))
@@ -67,7 +68,7 @@ def few_listing_tasks(spark: SparkSession) -> Iterator[None]:
 
 
 class FrameFiles:
-    """By data frames alone: works wherever a session does, Spark Connect included, at the price of a small job each."""
+    """Uses only data frames. It works with every session, Spark Connect included, but each call costs a small job."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -103,7 +104,7 @@ class FrameFiles:
         return bool(self._listed(folder, "path", deep=True, limit=1))
 
     def put(self, folder: str, name: str, content: str) -> None:
-        """Write a text as a file of a new folder. Spark chooses the file's name; it is whole when it is seen."""
+        """Write a text as a file of a new folder. Spark chooses the file's name; readers see only a complete file."""
         from pyspark.sql import functions as F
 
         with explained("write", folder):
@@ -142,7 +143,7 @@ class FrameFiles:
 
 
 class GatewayFiles(FrameFiles):
-    """By Hadoop's file systems in the driver's JVM: no job, and relative paths and default file systems are known."""
+    """Uses Hadoop's file systems in the driver's JVM. It needs no job, and knows relative paths and default systems."""
 
     def __init__(self, spark: SparkSession, jvm: Any, conf: Any) -> None:
         super().__init__(spark)
@@ -197,7 +198,7 @@ class GatewayFiles(FrameFiles):
             return bool(filesystem.exists(path) and filesystem.listFiles(path, True).hasNext())
 
     def put(self, folder: str, name: str, content: str) -> None:
-        """Write a text as a file of a new folder; it is whole when it is seen."""
+        """Write a text as a file of a new folder; readers see only a complete file."""
         target = joined(folder, name)
         with explained("write", target):
             filesystem, path = self._open(target)
@@ -226,7 +227,7 @@ class GatewayFiles(FrameFiles):
 
 
 def files_of(spark: SparkSession) -> FrameFiles:
-    """The better way that this session allows: some give no access to the JVM."""
+    """The better of the two that this session allows: some sessions give no access to the JVM."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         return FrameFiles(spark)
     try:

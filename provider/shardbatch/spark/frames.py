@@ -30,7 +30,7 @@ _SELF_DESCRIBING = ("parquet", "orc")
 
 @dataclass(frozen=True)
 class Folder:
-    """One start's folder, relative to the root, and what its rows are of."""
+    """The folder of one start, relative to the root, with the batch and attempt of its rows."""
 
     path: str
     batch_id: str
@@ -53,10 +53,10 @@ def folders_of(decisions: Sequence[Decision]) -> list[Folder]:
 
 
 class Reading:
-    """How an author's rows are read.
+    """Reads an author's rows.
 
     :param out: the output root.
-    :param columns: of :data:`EXTRA`, those that are added.
+    :param columns: which columns of :data:`EXTRA` are added.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Reading:
 
         :raises NothingFinished: if there are no files in them and no schema was given.
         :raises StagingError: if one of them is not there.
-        :raises ConfigurationError: if a column that is to be added is among the author's.
+        :raises ConfigurationError: if the author's rows have a column that is to be added.
         """
         with few_listing_tasks(self.spark), self._missing_explained():
             partitions = self._first_partitions(folders)
@@ -145,7 +145,7 @@ class Reading:
         return both.select(*[_quoted(name) for name in (*own, *self.columns)])
 
     def _one_by_one(self, folders: Sequence[Folder], error: Exception | None) -> DataFrame:
-        """As many reads as folders: for what one read cannot tell apart, and formats that take one folder only."""
+        """One read for each folder: for rows that one read cannot distinguish, and formats that take one folder."""
         from pyspark.sql import functions as F
 
         if error is not None and "PATH_NOT_FOUND" in str(error):
@@ -158,7 +158,7 @@ class Reading:
         return _union(frames)
 
     def _data_schema(self, folders: Sequence[Folder]) -> StructType:
-        """The columns that stand in the files, as Spark would take them over all."""
+        """The columns of the files, as Spark infers them over all files."""
         if self.schema is not None:
             return self._reader(recursiveFileLookup="true").load(self._path(folders[0])).schema
         reader = self._reader(recursiveFileLookup="true")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schema of records, as Spark says it."""
+"""The schema of records, in Spark's types."""
 
 from __future__ import annotations
 

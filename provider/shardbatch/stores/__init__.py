@@ -27,7 +27,7 @@ def open_store(url: str, **options: Any) -> LeaseStore:
     needs ``client=`` (a boto3 client); ``memory://NAME`` is shared within this process. ``options`` go to the
     backend's class.
 
-    :raises ConfigurationError: for a scheme that nobody implements, or a backend whose library is not installed.
+    :raises ConfigurationError: for an unknown scheme, or a backend whose library is not installed.
     """
     scheme = url.partition(":")[0].partition("+")[0]
     if scheme not in LOADERS:

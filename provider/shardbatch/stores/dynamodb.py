@@ -282,7 +282,7 @@ class DynamoDBStore:
             after = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
     def _judge(self, error: Exception) -> Exception:
-        """What a failed call means: nobody knows, or it cannot work."""
+        """What a failed call means: the outcome is unknown, or the call cannot work."""
         if not isinstance(error, failed.ClientError):
             # Botocore's only word for credentials that were renewed and have expired all the same is a RuntimeError.
             expired = isinstance(error, RuntimeError) and "credentials" in str(error)

@@ -59,7 +59,7 @@ def definition(name: str) -> CreateTableInputTypeDef:
 
 
 def make_ready(client: DynamoDBClient, name: str, *, create: bool) -> None:
-    """Make the table if there is none, and wait until it is active, whoever made it.
+    """Make the table if there is none, and wait until it is active, even if another process made it.
 
     A table that is named by its ARN may be another account's, where none can be made: it is never made.
 
@@ -120,7 +120,7 @@ def _is_ours(table: TableDescriptionTypeDef, name: str) -> bool:
     index = {each.get("IndexName"): each for each in table.get("GlobalSecondaryIndexes", [])}.get(INDEX)
     if [(part["AttributeName"], part["KeyType"]) for part in table.get("KeySchema", [])] != wanted or index is None:
         raise StoreError(
-            f"The DynamoDB table {name} is no lease table: it needs the keys pk and sk and the index {INDEX}.",
+            f"The DynamoDB table {name} is not a lease table: it needs the keys pk and sk and the index {INDEX}.",
             remedy="docs/stores.md has its definition; give another name or make that table.",
         )
     return index.get("IndexStatus", "ACTIVE") == "ACTIVE"

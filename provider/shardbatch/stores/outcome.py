@@ -1,9 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learning what became of a conditional write whose answer was lost.
 
-Every write carries a random token that the store keeps in the column ``write_token``. After a lost answer the row is
-read back: with the own token the write was applied; with another counter the race is lost; unchanged, the same write is
-sent again. A delayed copy of it can do no harm, since whichever copy comes first moves the counter.
+Every write carries a random token that the store keeps in the column ``write_token``, and a condition: the row's
+counter must be the one that was seen.
+
+The race, step by step, of a write over counter *c* whose answer does not come:
+
+1. The write may have been applied, or not, or it may still be on its way and be applied later.
+2. The row is read back, by a read that sees all writes before it.
+
+   * *It has our token:* the write was applied. No other write has that token.
+   * *It has another counter than c, and another token:* someone else was first, so our condition cannot hold any more.
+     Or ours was applied, and someone wrote over it since: then our token is gone, and "not applied" is answered. The
+     caller reads the row and decides anew, as after any race that it lost. So a caller must not take that answer as
+     "nothing of this was ever visible".
+   * *It is unchanged:* ours was not applied yet. The same write, with the same token, is sent again.
+
+3. Now two copies of the write may be on their way. The first to arrive raises the counter, and the second finds its
+   condition broken: it does nothing. A copy that arrives minutes later does nothing either.
+4. The second copy is answered "condition failed", though the first was applied. So once a call of this write was
+   unclear, a "no" is not believed: only the read-back says no. A "yes" is always true.
 """
 
 from __future__ import annotations
@@ -142,9 +158,9 @@ class Writes:
     ) -> list[bool]:
         """Whether each of several writes to one table and scope was applied.
 
-        ``send`` answers for each of those that it is given, or raises :class:`Unclear`: then nobody knows of any.
-        ``look`` finds the rows that are there, by the values of their keys, and is strongly consistent. A row that is
-        gone after an unclear removal counts as removed by it: a removed row keeps no token.
+        ``send`` answers for each of those that it is given, or raises :class:`Unclear`: then the outcome of all is
+        unknown. ``look`` finds the rows that are there, by the values of their keys, and is strongly consistent. A row
+        that is gone after an unclear removal counts as removed by it: a removed row keeps no token.
 
         :raises StoreError: if the outcome of one cannot be learned.
         """
@@ -162,6 +178,7 @@ class Writes:
             try:
                 applied = send([writes[number] for number in left])
                 told = zip(left, applied, strict=True)
+                # Step 4: after an unclear call a "no" may be the answer to a second copy of what was applied.
                 answers.update((number, done) for number, done in told if done or doubt is None)
             except Unclear as error:
                 doubt = error
@@ -215,7 +232,8 @@ class Writes:
 def _judge(write: Write, stored: Stored | None) -> bool | None:
     """Whether a write was applied, by what stands there now; ``None`` if it was not and still can be."""
     if stored is None and write.deletes:
-        return True
+        return True  # by us or by another: a removed row keeps no token, and it is gone in either case
     if stored is not None and stored.token == write.token:
         return True
+    # Counters only rise, and that of a new row was never used for its key: what has moved on does not come back.
     return False if (None if stored is None else stored.counter) != write.before else None

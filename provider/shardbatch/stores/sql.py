@@ -267,7 +267,7 @@ class SQLStore:
         return shown(error, self._secrets)
 
     def _judge(self, error: exc.SQLAlchemyError, what: str) -> Exception:
-        """What a failed statement means: nobody knows, or it cannot work."""
+        """What a failed statement means: the outcome is unknown, or the statement cannot work."""
         reason = self._reason(error)
         text = reason.lower()
         if "no such table" in text or "doesn't exist" in text or getattr(cause_of(error), "sqlstate", "") == "42P01":

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core import handover
-from shardbatch.core.handover import Handover
+from shardbatch.core.handover import WorkOrder
 from shardbatch.errors import ConfigurationError, ConnectionUnknown
 from shardbatch.hooks.connections import connection, refuse_generic
 from shardbatch.submit import processes
@@ -37,24 +37,24 @@ DRIVER_OVER = frozenset({"FINISHED", "KILLED", "FAILED", "ERROR"})
 DRIVER_PATIENCE_S = 30.0
 
 
-def equip(hook: SparkSubmitHook, told: Handover) -> None:
+def equip(hook: SparkSubmitHook, order: WorkOrder) -> None:
     """Give a hook the batch: configuration, environment where the mode has one, name and tags.
 
     Tags are those that can be set before an application starts: YARN's, and labels of Kubernetes' driver and executors.
     Spark's own job tags (``spark.job.tags``) belong to threads of a running session. The name carries the batch
     everywhere.
     """
-    conf = {**hook._conf, **handover.to_configuration(told)}
+    conf = {**hook._conf, **handover.to_configuration(order)}
     if hook._is_yarn:
-        conf["spark.yarn.tags"] = ",".join(filter(None, (conf.get("spark.yarn.tags"), told.tag)))
+        conf["spark.yarn.tags"] = ",".join(filter(None, (conf.get("spark.yarn.tags"), order.tag)))
     if hook._is_kubernetes:
         for role in ("driver", "executor"):
-            conf[f"spark.kubernetes.{role}.label.{handover.LABEL}"] = told.batch_id
+            conf[f"spark.kubernetes.{role}.label.{handover.LABEL}"] = order.batch_id
     hook._conf = conf
     if not hook._should_track_driver_status:  # standalone cluster mode has no environment to pass on
-        variables = handover.to_environment(handover.encode(told))
+        variables = handover.to_environment(handover.encode(order))
         hook._env_vars = {**_same_python(hook), **(hook._env_vars or {}), **variables}
-    hook._name = f"{hook._name or 'shardbatch'} {told.tag}"
+    hook._name = f"{hook._name or 'shardbatch'} {order.tag}"
 
 
 def _same_python(hook: SparkSubmitHook) -> dict[str, str]:

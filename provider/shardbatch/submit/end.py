@@ -31,7 +31,7 @@ _MORE_MEMORY = (
 
 @dataclass(frozen=True)
 class Worked:
-    """What an application worked on, for messages; ``records`` is ``None`` if nobody could say."""
+    """What an application worked on, for messages; ``records`` is ``None`` if unknown."""
 
     batch_id: str
     attempt: int

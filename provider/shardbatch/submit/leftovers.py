@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applications that an older attempt of a batch has left behind, ended by the task that opens the next one (D2).
 
-An attempt whose worker was lost is closed by nobody. Whether it is over need not be waited for where what it started
+If a worker is lost, its attempt is never closed. The next attempt need not wait for its grace where what it started
 can be reached: through the Spark task of this DAG that started it, or among the processes of this host.
 """
 
@@ -28,7 +28,7 @@ AT_WORK = frozenset({"running", "deferred"})
 class LeftOvers:
     """Ends the recorded applications of a batch's latest attempt, and those of this host that were never recorded.
 
-    Whoever opens an attempt owns the batch, so no other run's task works on it rightfully; a task of the same run that
+    The task that opens an attempt owns the batch, so no other run may work on it; a task of the same run that
     Airflow says is at work is left alone.
 
     :param tasks: the tasks of this DAG by their id. Those that have ``end_recorded(application, batch_id)`` are asked.

@@ -152,7 +152,7 @@ def test_a_table_of_another_kind_is_refused(dynalite: AwsServer, unique_name: st
         KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
     )
     client.get_waiter("table_exists").wait(TableName=unique_name, WaiterConfig={"Delay": 1})
-    with pytest.raises(StoreError, match=r"no lease table.*pk and sk.*by_owner"):
+    with pytest.raises(StoreError, match=r"not a lease table.*pk and sk.*by_owner"):
         DynamoDBStore(client, unique_name).prepare()
 
 

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardbatch.core import handover
-from shardbatch.core.handover import Handover, decode, encode
+from shardbatch.core.handover import WorkOrder, decode, encode
 from shardbatch.errors import ConfigurationError, UnsupportedSchema
 
-WORK = Handover("s3://lake/m.json", 3, "sha256:00", "orders.work[2]", "try-1", "b1")
+WORK = WorkOrder("s3://lake/m.json", 3, "sha256:00", "orders.work[2]", "try-1", "b1")
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 HANDOVERS = st.builds(
-    Handover,
+    WorkOrder,
     manifest=TEXTS.filter(bool),
     attempt=st.integers(1, 10**9),
     digest=TEXTS,
@@ -55,7 +55,7 @@ def test_the_words_are_those_that_jobs_and_other_versions_know() -> None:
 
 
 @given(HANDOVERS, st.lists(TEXTS.filter(lambda text: not text.startswith("--shardbatch-"))))
-def test_every_way_brings_a_handover_over_whole(made: Handover, others: list[str]) -> None:
+def test_every_way_brings_a_handover_over_whole(made: WorkOrder, others: list[str]) -> None:
     arguments, told = handover.to_arguments(encode(made)), handover.to_configuration(made)
     unnamed = replace(made, batch_id="")
     assert decode(handover.of_arguments([*others, *arguments, *others])) == unnamed
@@ -71,12 +71,12 @@ def test_a_command_line_may_have_names_and_texts_apart() -> None:
 
 
 def test_the_words_of_version_0_1_0_are_read() -> None:
-    assert decode({"manifest": "m", "attempt": "2"}) == Handover("m", 2)
+    assert decode({"manifest": "m", "attempt": "2"}) == WorkOrder("m", 2)
 
 
 def test_words_that_a_receiver_does_not_know_are_passed_over() -> None:
     words = handover.of_environment({"SHARDBATCH_MANIFEST": "m", "SHARDBATCH_ATTEMPT": "2", "SHARDBATCH_COLOUR": "red"})
-    assert decode(words) == Handover("m", 2)
+    assert decode(words) == WorkOrder("m", 2)
     assert handover.of_arguments(["--shardbatch-colour=red"]) == {}
 
 

@@ -13,7 +13,7 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.position import LATEST, SHARD_END, TRIM_HORIZON, Position, after
 from shardbatch.core.rows import Namespace
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.slice import Gap, LandedFile, Slice
 from shardbatch.errors import ProtocolError
 from tests.support.transitions import Cell, cells, public_functions, states_of
@@ -86,7 +86,7 @@ REFUSALS = {
 MAKING = {"add", "add_imported"}
 
 NAMESPACE = Namespace("etl", "orders")
-SHARD = Shard("s", ("p",), HashRange(0, 9))
+SHARD = Shard("s", ("p",), KeyRange(0, 9))
 SLICE = Slice("s", TRIM_HORIZON, after("9"), False, (LandedFile("p/0", 2, 30),), 2, 10, "9", 5, 6)
 GAPPED = replace(SLICE, gaps=(Gap(after("3")),))
 END = Slice("s", TRIM_HORIZON, SHARD_END, True)

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from shardbatch.core.limits import Budget, ReadLimits
+from shardbatch.core.stop import Stop
 from shardbatch.errors import ConfigurationError
 
 
@@ -29,31 +30,28 @@ def test_limits_that_read_nothing_are_refused(wrong: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "arrival", "lag", "enough"),
+    ("arrival", "at_tip", "enough"),
     [
-        (3, 50, 0, False),  # R33: records beside a lag of zero are no proof
-        (0, None, 0, True),
-        (0, None, 1, False),  # R37: a lag is a count or a flag somewhere; only zero means anything
-        (0, None, 10, False),
-        (0, None, None, False),
-        (3, 101, 7000, True),  # past the instant at which the run began
-        (3, 100, 7000, False),
+        (50, False, False),
+        (None, True, True),
+        (50, True, True),
+        (None, False, False),
+        (101, False, True),  # past the instant at which the run began
+        (100, False, False),
     ],
 )
-def test_the_tip_is_an_empty_page_without_lag_or_a_record_of_after_the_start(
-    records: int, arrival: int | None, lag: int | None, enough: bool
-) -> None:
-    assert Budget(ReadLimits(), tip_ms=100, deadline=1.0).at_tip(records, arrival, lag) is enough
+def test_enough_is_the_tip_or_a_record_of_after_the_start(arrival: int | None, at_tip: bool, enough: bool) -> None:
+    assert Budget(ReadLimits(), tip_ms=100, deadline=1.0).reached(arrival, at_tip=at_tip) is enough
 
 
 def test_whichever_limit_comes_first_counts() -> None:
     budget = Budget(ReadLimits(records=10, bytes=100), tip_ms=0, deadline=5.0)
-    assert budget.spent(4.9) is None
-    assert budget.spent(5.0) == "duration"
+    assert budget.full is None
     budget.bytes = 100
-    assert budget.spent(4.9) == "bytes"
+    assert budget.full is Stop.BYTES
     budget.records = 10
-    assert budget.spent(4.9) == "records"
+    assert budget.full is Stop.RECORDS
+    assert Budget(ReadLimits(), tip_ms=0, deadline=5.0, records=10**9, bytes=10**12).full is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from shardbatch.core.interval_output import IntervalOutput
 from shardbatch.core.lease import Lease
 from shardbatch.core.position import TRIM_HORIZON, after
 from shardbatch.core.rows import Namespace
-from shardbatch.core.shard import HashRange
+from shardbatch.core.shard import KeyRange
 from shardbatch.core.slice import Gap, LandedFile, Oddities, Slice
 from shardbatch.core.start import Start
 
@@ -26,7 +26,7 @@ SLICE = Slice(
     "row",
     [
         Lease(
-            NAMESPACE, "sc", "s", "me", 3, after("5", 2), True, ("p", "q"), HashRange(1, 2), "x", "001", SLICE,
+            NAMESPACE, "sc", "s", "me", 3, after("5", 2), True, ("p", "q"), KeyRange(1, 2), "x", "001", SLICE,
             7, 8, 9, 10, begins=after("4"), skipped=(Gap(after("1"), until=after("2")),),
         ),
         Lease(NAMESPACE, "", "s", None, 3, TRIM_HORIZON),
@@ -41,6 +41,7 @@ SLICE = Slice(
             NAMESPACE, "arn@1", TRIM_HORIZON, 3, deployments=("a", "b"),
             claimed_by=(Group("a", "dag", "orders", 7), Group("b", "dag", "", 8)), last_action="z",
             retention_ms=9, gone_before_ms=8, longest_retention_ms=10, shown_intervals=((1, 2), (3, 4)),
+            start_places=(("s", after("7")),),
         ),
     ],
 )  # fmt: skip

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from shardbatch.core.handover import Handover
+from shardbatch.core.handover import WorkOrder
 from shardbatch.errors import ConfigurationError, UnsupportedSchema
-from shardbatch.spark.arguments import find_handover
+from shardbatch.spark.arguments import find_order
 
 
 def find(
@@ -18,9 +18,9 @@ def find(
     environ: dict[str, str] | None = None,
     conf: dict[str, str] | None = None,
     argv: list[str] | None = None,
-) -> Handover:
+) -> WorkOrder:
     session: Any = SimpleNamespace(conf=conf or {})  # a session's configuration answers as a dict does
-    return find_handover(session, given or {}, environ or {}, argv or [])
+    return find_order(session, given or {}, environ or {}, argv or [])
 
 
 ENVIRON = {
@@ -35,18 +35,18 @@ ARGV = ["in.csv", "--shardbatch-manifest", "m-argv", "--verbose", "--shardbatch-
 
 
 def test_the_environment_comes_before_the_configuration_before_the_command_line() -> None:
-    assert find(None, ENVIRON, CONF, ARGV) == Handover("m-env", 2, "d", "w", "t", schemes={"s3": "s3a"})
-    assert find(None, {}, CONF, ARGV) == Handover("m-conf", 3, "", "", "", schemes={"s3": "s3a"})
-    assert find(None, {}, {}, ARGV) == Handover("m-argv", 4)
+    assert find(None, ENVIRON, CONF, ARGV) == WorkOrder("m-env", 2, "d", "w", "t", schemes={"s3": "s3a"})
+    assert find(None, {}, CONF, ARGV) == WorkOrder("m-conf", 3, "", "", "", schemes={"s3": "s3a"})
+    assert find(None, {}, {}, ARGV) == WorkOrder("m-argv", 4)
 
 
 def test_arguments_come_before_all() -> None:
-    assert find({"attempt": 7, "work": "mine"}, ENVIRON) == Handover("m-env", 7, "d", "mine", "t")
-    assert find({"manifest": "m-env"}, ENVIRON) == Handover("m-env", 2, "d", "w", "t")
+    assert find({"attempt": 7, "work": "mine"}, ENVIRON) == WorkOrder("m-env", 7, "d", "mine", "t")
+    assert find({"manifest": "m-env"}, ENVIRON) == WorkOrder("m-env", 2, "d", "w", "t")
 
 
 def test_the_attempt_of_another_manifest_is_not_taken() -> None:
-    assert find({"manifest": "m-conf"}, ENVIRON, CONF) == Handover("m-conf", 3, "", "", "", schemes={"s3": "s3a"})
+    assert find({"manifest": "m-conf"}, ENVIRON, CONF) == WorkOrder("m-conf", 3, "", "", "", schemes={"s3": "s3a"})
     with pytest.raises(ConfigurationError, match="attempt"):
         find({"manifest": "m-other"}, ENVIRON, CONF, ARGV)
 
@@ -85,6 +85,6 @@ def test_what_a_later_version_hands_over_is_refused_wherever_it_would_be_taken()
 
 
 def test_a_later_version_in_a_place_that_is_not_asked_does_not_matter() -> None:
-    assert find({"manifest": "m-conf"}, LATER, CONF) == Handover("m-conf", 3, schemes={"s3": "s3a"})
+    assert find({"manifest": "m-conf"}, LATER, CONF) == WorkOrder("m-conf", 3, schemes={"s3": "s3a"})
     assert find(None, ENVIRON, {**CONF, "spark.shardbatch.version": "2"}) == find(None, ENVIRON, CONF)
-    assert find({"manifest": "m", "attempt": 1}, LATER) == Handover("m", 1)
+    assert find({"manifest": "m", "attempt": 1}, LATER) == WorkOrder("m", 1)

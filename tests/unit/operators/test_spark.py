@@ -16,9 +16,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from shardbatch.core.policies import ClaimOptions, Policies
 from shardbatch.errors import ConfigurationError, ConnectionUnknown, JobFailed, LeaseLost
+from shardbatch.hooks.kinesis import KinesisStream
 from shardbatch.hooks.leases import SQLLeases
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.end_record import Bound
 from shardbatch.operators.spark import SparkSubmitBatchOperator
 from shardbatch.task_group import StreamBatch
@@ -136,7 +136,7 @@ def test_only_a_retry_of_the_same_attempt_finds_its_application_again(given: dic
     keys = []
     for attempt in (2, 2, 3):
         task = operator(**{**given, "attempt": attempt})
-        task._bind_reconnection(task._handover_of(context()))
+        task._bind_reconnection(task._order_of(context()))
         keys.append((task.external_id_key, task._K8S_DRIVER_STATUS_KEY))
     assert keys[0] == keys[1]
     assert not set(keys[0]) & set(keys[2])
@@ -145,8 +145,8 @@ def test_only_a_retry_of_the_same_attempt_finds_its_application_again(given: dic
 def test_each_mapped_task_works_under_a_name_of_its_own(given: dict[str, Any]) -> None:
     task = operator(**given)
     mapped = cast("Any", {**context(), "ti": SimpleNamespace(map_index=3)})
-    assert task._handover_of(context()).work == "transform"
-    assert task._handover_of(mapped).work == "transform[3]"
+    assert task._order_of(context()).work == "transform"
+    assert task._order_of(mapped).work == "transform[3]"
 
 
 def test_a_try_hands_on_the_token_of_the_submission_that_it_goes_on_with_and_else_its_own(
@@ -157,7 +157,7 @@ def test_a_try_hands_on_the_token_of_the_submission_that_it_goes_on_with_and_els
 
     def token(try_id: str, goes_on: str | None = None, external: str | None = None) -> str:
         task = operator(**given)
-        task._bind_reconnection(task._handover_of(context()))
+        task._bind_reconnection(task._order_of(context()))
         memory[task.external_id_key] = external
         task._goes_on = goes_on
         return task._token({**context(), "ti": SimpleNamespace(id=try_id), "task_state_store": store})
@@ -174,9 +174,9 @@ def test_a_try_hands_on_the_token_of_the_submission_that_it_goes_on_with_and_els
 def test_an_end_record_needs_to_know_what_the_application_was_told(given: dict[str, Any]) -> None:
     task = operator(**given)
     assert task.bound() is None
-    task._handover = replace(task._handover_of(context()), token="id-1")
+    task._order = replace(task._order_of(context()), token="id-1")
     assert task.bound() == Bound("b1", 2, "id-1", did_nothing=False, sure=True)
-    task._handover = replace(task._handover, token="")
+    task._order = replace(task._order, token="")
     assert task.bound() == Bound("b1", 2, "", did_nothing=False, sure=False)
     task._did_nothing = True
     assert cast("Bound", task.bound()).did_nothing

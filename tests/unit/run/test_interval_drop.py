@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shardbatch.control.drop import drop
+from shardbatch.control.set_aside import set_aside
 from shardbatch.control.status import batches as listed
 from shardbatch.errors import ConfigurationError, NothingFinished, ReplayRefused, StagingError
 from shardbatch.run.attempt import beat, end
@@ -95,6 +97,31 @@ def test_a_drop_that_died_before_the_roots_were_told_is_finished_by_another(
     assert of_interval(rig, span) == sent
     assert [item.result for item in taken_back(rig, batch_id)] == ["already"]
     assert of_interval(rig, span) == []
+
+
+def test_setting_aside_does_not_finish_a_drop_that_died_before_the_roots_were_told(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit dies before its leases move, then a drop before its markers: the stamps wait for a drop (L5, O4)."""
+    sent, span = rig.stream.put("a"), span_of(rig)
+    backfill = Backfill(rig, span, "b1")
+    backfill.worked()
+    with monkeypatch.context() as patched:
+        patched.setattr(import_module("shardbatch.run.commit"), "roll_forward", die)
+        with pytest.raises(Died):
+            backfill.commit()
+    landing = rig.consumer().landing
+    with monkeypatch.context() as patched:
+        patched.setattr(landing.outputs, "mark", die)
+        with pytest.raises(Died):
+            told(drop, rig, backfill.batch_id, landing=landing)
+    stamped = backfill.consumer.leases(batch_id=backfill.batch_id)
+    assert stamped
+    assert [item.why for item in told(set_aside, rig, backfill.batch_id)] == ["it is dropped already"]
+    assert backfill.consumer.leases(batch_id=backfill.batch_id) == stamped
+    assert of_interval(rig, span) == sent
+    taken_back(rig, backfill.batch_id)
+    assert (of_interval(rig, span), backfill.consumer.leases()) == ([], [])
 
 
 def test_a_replay_of_what_was_taken_back_gives_it_output_again(rig: Rig) -> None:

@@ -28,7 +28,7 @@ class RefusingStream(ScriptedStream):
 
     def read(self, shard_id: str, position: Position) -> Iterator[Page]:
         for page in super().read(shard_id, position):
-            yield Page(self._batch([]), position, waiting=Waiting(refused=1))
+            yield Page(self._batch([]), position, silent=True, waiting=Waiting(refused=1))
             if self.refuses_for_ever:
                 raise Throttled
             yield replace(page, waiting=Waiting(2.0, resubscribed=1))
@@ -44,7 +44,7 @@ def test_what_a_read_waited_stands_in_log_answer_slice_and_batch(rig: Rig) -> No
     (landed,) = rig.land("r1", rig.claim("r1"))
     assert landed.waiting == Waiting(6.0, 3, 3)
     words = "waited 6.0 s for the service's limits, 3 calls refused, 3 subscriptions renewed"
-    assert f"Shard {SHARD}: 3 records, {words}." in rig.said
+    assert f"Shard {SHARD}: 3 records, read to the tip as of the run's start; {words}." in rig.said
     assert any(line.startswith("Read task ") and words in line for line in rig.said)
     (lease,) = rig.consumer().leases()
     assert lease.pending is not None

@@ -20,9 +20,9 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException
 
+from shardbatch.hooks.kinesis import KinesisStream
 from shardbatch.hooks.leases import SQLLeases
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.spark import SparkSubmitBatchOperator
 from shardbatch.submit import applications, processes
 from shardbatch.submit.attempt import EarlierApplication
@@ -252,7 +252,7 @@ def test_a_task_that_is_killed_leaves_its_attempt_open_until_its_driver_is_seen_
     monkeypatch.setattr(applications, "DRIVER_PATIENCE_S", 0.2)
     operator, work = task(tmp_path), Work()
     master.states["driver-1"], master.obeys = "RUNNING", obeys
-    operator._handover = operator._handover_of({"ti": SimpleNamespace(map_index=-1)})  # type: ignore[arg-type]
+    operator._order = operator._order_of({"ti": SimpleNamespace(map_index=-1)})  # type: ignore[arg-type]
     operator._open = work  # type: ignore[assignment]
     operator._hook = operator._get_hook()
     operator._hook._driver_id = "driver-1"

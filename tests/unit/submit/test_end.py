@@ -21,7 +21,7 @@ from shardbatch.submit.output import listen
 OUTPUTS = Path(__file__).parent / "outputs"
 WORKED = Worked("b1", 2, 1_200)
 ON = "The Spark application for attempt 2 of batch b1, 1,200 records failed: "
-MEND = "Nothing is lost: mend the job, then clear this task; the same batch runs again."
+MEND = "Nothing is lost: fix the job, then clear this task; the same batch runs again."
 
 Told = Callable[..., JobFailed]
 

@@ -85,7 +85,7 @@ def test_it_goes_on_beating_while_the_application_runs(store: MemoryStore) -> No
     [
         (lambda batch: batches.adopt(batch, "another/owner"), LeaseLost, "belongs to another/owner.*other owner"),
         (lambda batch: batches.open_attempt(batch, 1), LeaseLost, "not the latest: 2 was opened.*newer attempt"),
-        (lambda batch: batches.discard(batch, "ann reset"), LeaseLost, "given up: ann reset.*by the next run"),
+        (lambda batch: batches.discard(batch, "ann reset"), LeaseLost, "given up: ann reset.*the next run freezes"),
         (lambda batch: batches.park(batch, "ann parked"), BatchParked, "parked: ann parked.*unpark --batch"),
     ],
     ids=["adopted", "newer attempt", "discarded", "parked"],

@@ -12,11 +12,11 @@ import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import Connection
 
-from shardbatch.core.handover import Handover
+from shardbatch.core.handover import WorkOrder
 from shardbatch.errors import ConfigurationError, ConnectionUnknown
 from shardbatch.submit import applications
 
-HANDOVER = Handover(
+ORDER = WorkOrder(
     "s3://lake/staging/etl/orders/batches/b1/manifest.json", 3, "sha256:00", "orders.transform", "try-1", "b1"
 )
 MASTERS: dict[str, dict[str, Any]] = {
@@ -38,7 +38,7 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def words(hook: SparkSubmitHook) -> list[str]:
-    applications.equip(hook, HANDOVER)
+    applications.equip(hook, ORDER)
     return hook._build_spark_submit_command("job.py")
 
 
@@ -47,7 +47,7 @@ def test_the_configuration_names_the_batch_in_every_mode(hook: Any, mode: str) -
     told = words(hook(mode, conf={"spark.ui.enabled": "false"}))
     for value in (
         "spark.ui.enabled=false",
-        f"spark.shardbatch.manifest={HANDOVER.manifest}",
+        f"spark.shardbatch.manifest={ORDER.manifest}",
         "spark.shardbatch.attempt=3",
         "spark.shardbatch.digest=sha256:00",
         "spark.shardbatch.work=orders.transform",
@@ -67,7 +67,7 @@ def test_the_name_carries_the_batch_behind_the_authors_own(hook: Any, mode: str)
 def test_the_environment_names_the_batch_where_the_process_has_one(hook: Any, mode: str) -> None:
     made = hook(mode, env_vars={"MINE": "1"})
     words(made)
-    assert made._env["SHARDBATCH_MANIFEST"] == HANDOVER.manifest
+    assert made._env["SHARDBATCH_MANIFEST"] == ORDER.manifest
     assert (made._env["SHARDBATCH_ATTEMPT"], made._env["SHARDBATCH_WORK"]) == ("3", "orders.transform")
     assert (made._env["SHARDBATCH_TOKEN"], made._env["MINE"]) == ("try-1", "1")
 

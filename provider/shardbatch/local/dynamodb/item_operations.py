@@ -88,7 +88,7 @@ class ItemOperations:
         writes: list[tuple[str, Json, Table, Json, Json | None]] = []
         for text in tables.values:
             if not TABLE.fullmatch(text):
-                raise malformed(f"RequestItems: {text[:200]!r} is no name of a table")
+                raise malformed(f"RequestItems: {text[:200]!r} is not the name of a table")
             table = self._tables.find_ready(*self._addressing.named(request, text))
             writes += [
                 (text, entry, table, *_check_write(table, entry)) for entry in tables.array(text, 1, MOST_WRITES)

@@ -58,7 +58,7 @@ class ChangeStream:
         return "ENABLING" if now_ms - self.created_ms < switch_ms else "ENABLED"
 
     def gone(self, now_ms: int) -> bool:
-        """Whether it was disabled a day ago, and so is no more."""
+        """Whether it was disabled a day ago or earlier, and therefore no longer exists."""
         return self.disabled_ms is not None and now_ms - self.disabled_ms >= DAY_MS
 
     def settle(self, now_ms: int) -> None:

@@ -35,7 +35,7 @@ class EndProof:
     Made after a listing has shown the shard as closed: no record comes after that, so every walk would find what the
     shard has beyond the place. A proof belongs to one claim of an end.
 
-    :param probe: asks for the answers; nobody else uses it.
+    :param probe: asks for the answers; only this proof uses it.
     :param place: the parameters of an iterator *at* the last record read, or at the start if there is none.
     :param last: the number of that record.
     :param children: those that the listing shows.

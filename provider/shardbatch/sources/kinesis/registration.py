@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The consumer that enhanced fan-out sends records to: registered when it is needed, removed when nobody reads."""
+"""The consumer that enhanced fan-out sends records to: registered when it is needed, removed when no task reads."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from hashlib import sha256
 from typing import Any
 
 from shardbatch.errors import ShardNotFound, SourceError, Throttled
-from shardbatch.sources.kinesis.calls import Caller, StreamBusy
+from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.listing import describe, missing
+from shardbatch.sources.kinesis.refusals import StreamBusy
 
 log = logging.getLogger("shardbatch")
 
 LONGEST_NAME = 128
 #: Seconds between two looks at a consumer that is being created.
 LOOK_EVERY = 1.0
-TOO_MANY = (
-    "A stream may have 20 consumers, 5 of them in creation: remove one that nobody needs, or read without fan-out."
-)
+TOO_MANY = "A stream may have 20 consumers, 5 of them in creation: remove an unused one, or read without fan-out."
 
 
 def consumer_name(app_name: str) -> str:
