@@ -154,7 +154,7 @@ def _dropped(action: Action, batch: Batch) -> Batch:
 def _is_taken_back(batch: Batch) -> bool:
     """Whether it is an interval's batch with output, which nothing else undoes."""
     decided = batch.state is BatchState.COMMITTED and batch.set_aside is None
-    return bool(batch.scope) and decided and bool(batch.start or batch.roots)
+    return bool(batch.scope) and decided and bool(batch.starts or batch.roots)
 
 
 def _landing(action: Action, batch: Batch) -> Landing:

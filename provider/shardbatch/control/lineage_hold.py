@@ -24,7 +24,7 @@ def obstacle(action: Action, lease: Lease) -> str:
     """Why a lease cannot be taken for a reset; empty if it can."""
     batch = action.batch(lease.batch_id) if lease.batch_id is not None else None
     if batch is not None and batch.state is BatchState.COMMITTED:
-        if not batch.start or action.landing is not None:
+        if not batch.starts or action.landing is not None:
             return ""
         return "its batch {} is committed, and the next claim moves it on first; or give staging".format(batch.batch_id)
     if batch is not None and batch.state is BatchState.VOID:
@@ -103,7 +103,7 @@ class LineageHold:
         if batch.state is BatchState.COMMITTED:
             if self._action.landing is not None:
                 mark(self._action.landing, batch)
-            elif batch.start:
+            elif batch.starts:
                 return False  # it was decided just now: an obstacle
             roll_forward(self._action, batch, [lease])
             return False

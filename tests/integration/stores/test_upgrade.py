@@ -163,7 +163,7 @@ def test_a_replay_by_the_version_before_ends_a_set_aside_for_this_one(rigs: tupl
     assert old.store.replace(seen, opened)
     assert old.store.replace(opened, batches.redecide(opened, (start,), 2))
     (after,) = new.batches()
-    assert (after.set_aside, after.decided, after.start) == (None, 2, (start,))
+    assert (after.set_aside, after.decided, after.starts) == (None, 2, (start,))
 
 
 # ---------------------------------------------------------------------- tables
@@ -266,7 +266,7 @@ def version(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sets the version that the code at work is of."""
 
     def set_to(number: int) -> None:
-        for module in ("core.application", "consumer.consumer", "consumer.migrate"):
+        for module in ("core.application", "run.consumer", "control.migrate"):
             monkeypatch.setattr(import_module(f"shardbatch.{module}"), "SCHEMA_VERSION", number)
 
     return set_to

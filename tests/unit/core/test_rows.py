@@ -186,7 +186,7 @@ def test_a_row_names_the_claim_that_froze_it_and_the_latest_ones(frozen: Batch) 
 
 def test_a_set_aside_batch_gets_output_only_from_a_later_attempt(frozen: Batch) -> None:
     aside = batches.set_aside(frozen, "by jo: bad data", 9)
-    assert (aside.start, aside.decided) == ((), frozen.attempt)
+    assert (aside.starts, aside.decided) == ((), frozen.attempt)
     with pytest.raises(ProtocolError, match="upwards"):
         batches.redecide(aside, (Start("s1", 1, "t"),), 1)  # V24
 
