@@ -20,12 +20,13 @@ import pyarrow as pa
 from aws_kinesis_agg.aggregator import RecordAggregator
 from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 
-from shardbatch.core.shard import MAX_HASH_KEY, HashRange
+from shardbatch.core.shard import KeyRange
 from shardbatch.sources.kinesis.deaggregation import pieces
-from shardbatch.sources.kinesis.decoder import SCHEMA
+from shardbatch.sources.kinesis.hash_space import HASH_KEYS
 from shardbatch.sources.kinesis.options import Deaggregate
+from shardbatch.sources.records import SCHEMA
 
-WHOLE, HALF = HashRange(0, MAX_HASH_KEY), HashRange(0, MAX_HASH_KEY // 2)
+WHOLE, HALF = HASH_KEYS, KeyRange(0, HASH_KEYS.end // 2)
 
 
 def packed(records: int, record_bytes: int) -> bytes:
@@ -53,7 +54,7 @@ def answer(payloads: list[bytes]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
 
-def ours(payloads: list[bytes], span: HashRange) -> Callable[[], int]:
+def ours(payloads: list[bytes], span: KeyRange) -> Callable[[], int]:
     """Delivers them as the reader does, the answer being decoded already."""
     records = answer(payloads)
     return lambda: sum(p.records.num_rows for p in pieces(records, 0, Deaggregate.ON, lambda: span, 10_000))

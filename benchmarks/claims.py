@@ -18,15 +18,16 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.ports import Capabilities, Page, Verdict
 from shardbatch.core.position import Position
 from shardbatch.core.rows import Namespace
-from shardbatch.core.shard import MAX_HASH_KEY, HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.landing.area import StagingArea
 from shardbatch.run import Consumer, claim
+from shardbatch.sources.kinesis.hash_space import HASH_KEYS
 from shardbatch.stores import open_store
 
 
 def open_shards(count: int) -> list[Shard]:
     """A stream that was never resharded."""
-    return [Shard(f"shardId-{n:012d}", (), HashRange(*_range(n, count))) for n in range(count)]
+    return [Shard(f"shardId-{n:012d}", (), KeyRange(*_range(n, count))) for n in range(count)]
 
 
 def resharded(closed: int, kept: int) -> list[Shard]:
@@ -34,13 +35,13 @@ def resharded(closed: int, kept: int) -> list[Shard]:
     found = []
     for n in range(closed + kept):
         parents = (f"shardId-{n - kept:012d}",) if n >= kept else ()
-        found.append(Shard(f"shardId-{n:012d}", parents, HashRange(*_range(n % kept, kept)), closed=n < closed))
+        found.append(Shard(f"shardId-{n:012d}", parents, KeyRange(*_range(n % kept, kept)), closed=n < closed))
     return found
 
 
 def _range(number: int, count: int) -> tuple[int, int]:
-    width = (MAX_HASH_KEY + 1) // count
-    return number * width, MAX_HASH_KEY if number == count - 1 else (number + 1) * width - 1
+    width = HASH_KEYS.size // count
+    return number * width, HASH_KEYS.end if number == count - 1 else (number + 1) * width - 1
 
 
 #: Streams by the number of their shards.

@@ -16,7 +16,7 @@ from shardbatch.core.ports import SYSTEM_CLOCK, Verdict
 from shardbatch.core.rows import Namespace
 from shardbatch.landing.area import StagingArea
 from shardbatch.run import Consumer, claim, commit, freeze, land
-from shardbatch.sources.kinesis import KinesisSource
+from shardbatch.sources.kinesis.source import KinesisSource
 from shardbatch.stores.sql import SQLStore
 
 

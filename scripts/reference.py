@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of the docs that are written from the code: errors, columns, the asset's extra, settings.
+"""The parts of the docs that are written from the code: errors, verbs, columns, the asset's extra, settings.
 
 ``python -m scripts.reference`` writes them anew; a test sees that they are current. What a docstring says stands in
 no page: ``mkdocs.yml`` makes the reference of the docstrings themselves.
@@ -12,6 +12,10 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shardbatch.control.verb import Verb
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 BEGIN = "<!-- made by python -m scripts.reference -->"
@@ -156,10 +160,60 @@ def settings_text() -> str:
     )
 
 
+def commands_text() -> str:
+    """Every verb, as the command line has it."""
+    rows = [
+        (f"[`{verb.name}`](#{_section(verb.name)})", verb.help, _owner_at_work(verb), _operator(verb))
+        for verb in verbs()
+    ]
+    return _table(("command", "what it does", "what a run is at work on", "in a DAG"), rows)
+
+
+def operators_text() -> str:
+    """The verbs that have an operator."""
+    rows = [
+        (_operator(verb), f"[`{verb.name}`](cli.md#{_section(verb.name)})", _owner_at_work(verb))
+        for verb in verbs()
+        if verb.operator
+    ]
+    return _table(("operator", "does what the command does", "what a run is at work on"), rows)
+
+
+def verbs() -> list[Verb]:
+    """Every verb, in the order of the command line."""
+    from shardbatch.control.verbs import VERBS
+    from shardbatch.kcl.verbs import IMPORT_KCL
+
+    return [*VERBS.values(), IMPORT_KCL]
+
+
+def _operator(verb: Verb) -> str:
+    return f"`{verb.operator}`" if verb.operator else "–"
+
+
+def _owner_at_work(verb: Verb) -> str:
+    if verb.use_case is None:
+        return "is left, by the run that it starts"
+    return "is left, unless forced" if verb.asks else "is not asked about"
+
+
+def _section(name: str) -> str:
+    """The anchor of the section of ``cli.md`` that tells of a verb.
+
+    :raises ValueError: if there is none.
+    """
+    for heading in re.findall(r"^## (.+)$", (DOCS / "cli.md").read_text("utf-8"), re.MULTILINE):
+        if name in heading.split(", "):
+            return heading.replace(", ", "-")
+    raise ValueError(f"docs/cli.md has no section of {name}")
+
+
 #: What stands in which page.
 PARTS: dict[str, Callable[[], str]] = {
     "errors.md": errors_text,
     "assets.md": extra_text,
+    "cli.md": commands_text,
+    "operations.md": operators_text,
     "reference/records.md": columns_text,
     "reference/settings.md": settings_text,
 }

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shardbatch.core.limits import ReadLimits as ReadLimits
     from shardbatch.core.policies import ClaimOptions as ClaimOptions
-    from shardbatch.core.policies import Deaggregate as Deaggregate
-    from shardbatch.core.policies import FanOut as FanOut
     from shardbatch.core.policies import GapPolicy as GapPolicy
     from shardbatch.core.policies import Intervals as Intervals
     from shardbatch.core.policies import Outputs as Outputs
@@ -22,10 +20,10 @@ if TYPE_CHECKING:
     from shardbatch.core.policies import ShardErrors as ShardErrors
     from shardbatch.core.policies import Sink as Sink
     from shardbatch.core.policies import StartingPosition as StartingPosition
+    from shardbatch.hooks.kinesis import KinesisStream as KinesisStream
     from shardbatch.hooks.leases import DynamoDBLeases as DynamoDBLeases
     from shardbatch.hooks.leases import SQLLeases as SQLLeases
     from shardbatch.hooks.staging import Staging as Staging
-    from shardbatch.hooks.streams import KinesisStream as KinesisStream
     from shardbatch.landing.batch import open_batch as open_batch
     from shardbatch.landing.committed import CommittedFile as CommittedFile
     from shardbatch.landing.committed import read_committed_files as read_committed_files
@@ -47,6 +45,8 @@ if TYPE_CHECKING:
     from shardbatch.operators.root_actions import ForgetRootOperator as ForgetRootOperator
     from shardbatch.operators.root_actions import SumMarkersOperator as SumMarkersOperator
     from shardbatch.operators.spark import SparkSubmitBatchOperator as SparkSubmitBatchOperator
+    from shardbatch.sources.kinesis.options import Deaggregate as Deaggregate
+    from shardbatch.sources.kinesis.options import FanOut as FanOut
     from shardbatch.task_group import StreamBatch as StreamBatch
     from shardbatch.task_group import batch_params as batch_params
 
@@ -59,15 +59,15 @@ _HOMES = {
     "ClaimOptions": "core.policies",
     "CommitOperator": "operators.commit",
     "CommittedFile": "landing.committed",
-    "Deaggregate": "core.policies",
+    "Deaggregate": "sources.kinesis.options",
     "DropBatchOperator": "operators.actions",
     "DynamoDBLeases": "hooks.leases",
-    "FanOut": "core.policies",
+    "FanOut": "sources.kinesis.options",
     "ForgetRootOperator": "operators.root_actions",
     "FreezeOperator": "operators.freeze",
     "GapPolicy": "core.policies",
     "Intervals": "core.policies",
-    "KinesisStream": "hooks.streams",
+    "KinesisStream": "hooks.kinesis",
     "Outputs": "core.policies",
     "ParkBatchOperator": "operators.actions",
     "Policies": "core.policies",

@@ -46,8 +46,6 @@ Losing a compare-and-set is a value, never an error. Every message ends with wha
 
 from __future__ import annotations
 
-from typing import Any
-
 from shardbatch.masking import masked
 
 
@@ -59,14 +57,24 @@ class ShardbatchError(Exception):
     #: Whether trying the same task again can help.
     retryable: bool = True
 
-    def __init__(self, message: str | None = None, *, remedy: str | None = None, **fields: Any) -> None:
-        self.fields = fields
-        for name, value in fields.items():
-            setattr(self, name, value)
+    def __init__(self, message: str | None = None, *, remedy: str | None = None, retryable: bool | None = None) -> None:
         text = message or (type(self).__doc__ or "").strip().splitlines()[0]
-        hint = self.remedy if remedy is None else remedy
-        self.remedy = hint
-        super().__init__(masked("{} {}".format(text, hint).strip()))  # a driver's words may stand in it, or a URL
+        if remedy is not None:
+            self.remedy = remedy
+        if retryable is not None:
+            self.retryable = retryable
+        self.message = masked(text)  # without the remedy; a driver's words, or a URL, may stand in it
+        super().__init__(masked("{} {}".format(text, self.remedy).strip()))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Made anew from its message, it would say its remedy twice.
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(kind: type[ShardbatchError], args: tuple[object, ...]) -> ShardbatchError:
+    error = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 class ConfigurationError(ShardbatchError):
@@ -147,8 +155,20 @@ class SourceError(ShardbatchError):
 class StreamNotFound(SourceError):
     """The stream does not exist."""
 
-    remedy = "Check the stream's name, region and account in the DAG and in its connection."
+    remedy = "Check the stream's name in the DAG, and its connection."
     retryable = False
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        stream: str | None = None,
+        remedy: str | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(message, remedy=remedy, retryable=retryable)
+        #: The stream's name, ``None`` where only the message has it.
+        self.stream = stream
 
 
 class ShardNotFound(SourceError):
@@ -160,11 +180,11 @@ class ShardNotFound(SourceError):
 class Throttled(SourceError):
     """The service refused a call for its rate."""
 
-    remedy = "Other readers share the shard's 5 calls and 2 MiB a second; lower their rate or use enhanced fan-out."
+    remedy = "Other readers share what the service allows: lower their rate."
 
 
 class IteratorExpired(SourceError):
-    """The shard iterator is older than its five minutes."""
+    """The service has forgotten the place of a read (its iterator): it was not asked in time."""
 
 
 class InvalidAnswer(SourceError):
@@ -189,6 +209,18 @@ class StagingError(ShardbatchError):
 
     remedy = "Check that the staging folder exists, is writable for the workers and has space left."
 
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        path: str | None = None,
+        remedy: str | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(message, remedy=remedy, retryable=retryable)
+        #: The file or folder that it is about, ``None`` where only the message has it.
+        self.path = path
+
 
 class StagingMissing(StagingError):
     """The staging folder is not there. It is not made: a mount that is missing must not become an empty folder."""
@@ -202,6 +234,18 @@ class ManifestChanged(StagingError):
 
     remedy = "Restore the file from a backup of the staging area; never edit a manifest."
     retryable = False
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        uri: str | None = None,
+        remedy: str | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(message, path=uri, remedy=remedy, retryable=retryable)
+        #: The manifest's URI, ``None`` where only the message has it.
+        self.uri = uri
 
 
 class SlicesGone(StagingError):

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param, TaskGroup, TriggerRule
@@ -18,7 +19,7 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.renamed import renamed
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.operators.claim import ClaimOperator
 from shardbatch.operators.commit import CommitOperator, ReportOperator
 from shardbatch.operators.end_record import is_given, record_ends
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from airflow.sdk import XComArg
     from airflow.sdk.definitions._internal.node import DAGNode
 
-OURS = ("claim", "read", "freeze", "commit", "report")
 #: How often our tasks are retried where neither ``task_args`` nor any default_args say it.
 RETRIES = {"retries": 3}
 #: After how long they are retried where these say none of it: half of their delays and half of ours would be neither.
@@ -39,16 +39,35 @@ RETRY_DELAYS = {
     "retry_exponential_backoff": 2,
     "max_retry_delay": timedelta(minutes=5),
 }
-#: Arguments of our tasks that hold the group together, or that the group has itself.
-FIXED = frozenset(
+#: The tasks that a group makes, as their authors are told; each by its class.
+STEPS = {
+    "claim": ClaimOperator,
+    "read": ReadOperator,
+    "freeze": FreezeOperator,
+    "commit": CommitOperator,
+    "report": ReportOperator,
+}
+OURS = tuple(STEPS)
+#: Arguments of every operator that hold the group together.
+HELD = frozenset(
     {
         *("task_id", "trigger_rule", "task_group", "dag", "depends_on_past", "wait_for_downstream", "outlets"),
         *("do_xcom_push", "multiple_outputs", "map_index_template", "default_args"),
-        *("entry", "handed", "claim_id", "skips", "work", "given", "idle", "problems"),
-        *("claim_task", "read_task", "freeze_task", "commit_task", "freeze", "commit"),
-        *("app_name", "stream", "leases", "staging", "group_id", "limits", "claim", "policies", "output"),
     }
 )
+
+
+def _own_arguments(operator: type) -> Iterator[str]:
+    """What an operator of ours takes beside what Airflow's own do, also by old names."""
+    for kind in operator.__mro__:
+        if kind.__module__.startswith("shardbatch.") and "__init__" in vars(kind):
+            made = vars(kind)["__init__"]
+            yield from (one.name for one in signature(made).parameters.values() if one.kind is Parameter.KEYWORD_ONLY)
+            yield from getattr(made, "old_names", ())
+
+
+#: Arguments of our tasks that ``task_args`` may not give: a group needs them, or has them itself.
+FIXED = HELD.union(*map(_own_arguments, STEPS.values()))
 
 
 @renamed(policy="policies")
@@ -72,7 +91,7 @@ class StreamBatch(TaskGroup):
     :param claim: how leases are claimed, default ``ClaimOptions()``.
     :param policies: what to do when something cannot go on, default ``Policies()``.
     :param output: what the application's output roots are to their readers, default ``Outputs()``.
-    :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "kinesis"}}``. Default: three
+    :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "streams"}}``. Default: three
         retries, with a delay that grows from 10 seconds to 5 minutes, each unless ``default_args`` say otherwise.
         ``docs/airflow-settings.md`` has what our tasks make of every argument.
     :param task_group_kwargs: arguments of ``TaskGroup``.
@@ -84,7 +103,7 @@ class StreamBatch(TaskGroup):
         group_id: str,
         *,
         app_name: str,
-        stream: KinesisStream,
+        stream: Stream,
         leases: Leases | None = None,
         staging: Staging | None = None,
         limits: ReadLimits | None = None,
@@ -121,7 +140,7 @@ class StreamBatch(TaskGroup):
         return self.spec.app_name
 
     @property
-    def stream(self) -> KinesisStream:
+    def stream(self) -> Stream:
         """What is read."""
         return self.spec.stream
 
@@ -195,9 +214,10 @@ class StreamBatch(TaskGroup):
         read = ReadOperator.partial(**step("read")).expand(entry=claim.output)
         self._require(time_fault(read.execution_timeout, self.dag.dagrun_timeout, self.spec.limits))
         self._ours["read"] = read
+        claimed: Any = claim.output
         freeze = FreezeOperator(
-            handed=claim.output["batch_id"],
-            claim_id=claim.output["claim_id"],
+            handed=claimed["batch_id"],
+            claim_id=claimed["claim_id"],
             **step("freeze", trigger_rule=TriggerRule.NONE_FAILED),
         )
         self._ours["freeze"] = freeze.as_setup()
@@ -288,7 +308,7 @@ class StreamBatch(TaskGroup):
         return super().add(task)
 
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        super().__exit__(kind, value, traceback)
+        super().__exit__(kind, value, traceback)  # type: ignore[no-untyped-call]
         if kind is None:
             self._wire()
 

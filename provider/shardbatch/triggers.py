@@ -20,7 +20,7 @@ class TimePassed(BaseTrigger):
     """
 
     def __init__(self, seconds: float) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.seconds = seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:

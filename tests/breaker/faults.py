@@ -21,6 +21,7 @@ from shardbatch.run.hold import Held
 from shardbatch.stores.outcome import Unclear, Write
 from tests.breaker.process import Process
 from tests.breaker.truth import look
+from tests.support.scripted import of_lag
 
 if TYPE_CHECKING:
     from tests.breaker.world import World
@@ -40,8 +41,8 @@ FATES = {
     # lacking: without the closed shards that have children; never twice in a row.
     "listing": ("throttled", "old", "racing", "lacking"),
     # throttled: an error, also for cut answers and expired iterators that the source gave up.  broken: another error.
-    # empty, vague: a page of nothing, behind or not saying how far.  idle: several such pages, each as far behind as
-    # the one before.  tip: claims to be at the tip beside records.  childless: names none.
+    # empty, vague: a page of nothing, behind or no answer.  idle: several such pages, each as far behind as
+    # the one before.  tip: a lag of zero beside records.  childless: names none.
     "page": ("throttled", "broken", "empty", "idle", "vague", "tip", "childless"),
     "landing": ("refused", "lost"),
     # down: the question fails.  wrong: a run that is active is taken for over.
@@ -154,7 +155,7 @@ class SteppedSource:
     def __init__(self, world: World, process: Process) -> None:
         self._lacking = False
         self._stream, self._process = world.stream, process
-        self.name, self.capabilities = world.stream.name, world.stream.capabilities
+        self.name, self.capabilities, self.words = world.stream.name, world.stream.capabilities, world.stream.words
 
     def identity(self) -> str:
         return self._stream.identity()
@@ -162,8 +163,14 @@ class SteppedSource:
     def retention_ms(self) -> int | None:
         return self._stream.retention_ms()
 
-    def resolve(self, start: Position) -> Position:
-        return self._stream.resolve(start)
+    def missing(self, listing: Any) -> str:
+        return self._stream.missing(listing)
+
+    def clock_ms(self) -> int | None:
+        return self._stream.clock_ms()
+
+    def resolve(self, start: Position, shard_id: str | None = None) -> Position:
+        return self._stream.resolve(start, shard_id)
 
     def list_shards(self) -> Any:
         fate = self._process.pause("listing").word
@@ -182,15 +189,16 @@ class SteppedSource:
                 raise Broken("The answer cannot be taken apart.")
             if fate in ("empty", "idle", "vague"):
                 for _ in range(IDLE if fate == "idle" else 1):
-                    lag = None if fate == "vague" else self._stream.behind(shard_id, position)
-                    yield Page(self._stream.nothing(), position, millis_behind_latest=lag)
+                    nothing = Page(self._stream.nothing(), position, silent=fate == "vague")
+                    tells = self._stream.tells_lag and fate != "vague"
+                    yield of_lag(nothing, self._stream.behind(shard_id, position)) if tells else nothing
                 continue
             page = next(pages, None)
             if page is None:
                 return
             position = page.next
-            if fate == "tip" and page.records.num_rows:
-                page = replace(page, millis_behind_latest=0)
+            if fate == "tip" and page.records.num_rows and self._stream.tells_lag:
+                page = of_lag(page, 0)
             yield replace(page, children=()) if fate == "childless" else page
 
     def end_reading(self, others: Callable[[], bool]) -> None:

@@ -154,14 +154,15 @@ class Laws:
             self._parents(name, batch.scope, landed.shard_id)
 
     def _after_parents(self, name: str, landed: Slice) -> None:
-        """Records are committed after all those of the shards that theirs comes from, but for what a reset moved."""
+        """Records are committed after all those of the shards that theirs comes from, but for what a reset passed
+        over."""
         stream, books = self.world.stream, self.books
         oldest = max(stream.now_ms - stream.retention_ms(), self.world.begin_ms())
         for parent in stream.shards[landed.shard_id].parents if landed.records else ():
-            if stream.shards[parent].gone or books.targets.keys() & {parent, landed.shard_id}:
+            if stream.shards[parent].gone:
                 continue
-            left = [i for i in stream.shards[parent].items if i.arrival_ms >= oldest]
-            left = [i for i in left if ("", str(i.place)) not in books.records]
+            left = [str(i.place) for i in stream.shards[parent].items if i.arrival_ms >= oldest]
+            left = [name for name in left if ("", name) not in books.records and books.wanted(stream.sent[name])]
             assert not left, f"{name}: {landed.shard_id} came before {len(left)} records of {parent}"
 
     def _parents(self, name: str, scope: str, shard_id: str) -> None:

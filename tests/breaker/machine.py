@@ -69,18 +69,29 @@ class Breaker(Meetings):
         reshards=st.lists(st.booleans(), max_size=2),
         latest=st.sampled_from([False, False, False, True]),
         reach=st.booleans(),
+        lag=st.sampled_from([True, True, False]),
         tape=st.binary(min_size=80, max_size=80),
     )
     def begin(
-        self, theme: str, keys: list[str], shards: int, reshards: list[bool], latest: bool, reach: bool, tape: bytes
+        self,
+        theme: str,
+        keys: list[str],
+        shards: int,
+        reshards: list[bool],
+        latest: bool,
+        reach: bool,
+        lag: bool,
+        tape: bytes,
     ) -> None:
-        """A stream that may have been resharded already, and a run that is about to begin."""
+        """A stream that may have been resharded already, and a run that is about to begin. Its service tells a ``lag``,
+        or says of an answer only whether it is at the tip."""
         self.theme = theme
         self._renewal = patch("shardbatch.run.land.Renewal", HandRenewal)
         self._renewal.start()
         plans = Plans(tape if theme in OUTPUTS else b"")
         self.world = World(self.store, namespace(), LATEST if latest else TRIM_HORIZON, shards, plans)
         self.world.reachable = reach
+        self.world.stream.tells_lag = lag
         self.author(plans)
         self.laws = Laws(self.world)
         self.spent = Counter()

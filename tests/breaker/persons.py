@@ -20,6 +20,7 @@ from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp
 from tests.breaker.faults import SteppedLanding, SteppedStore, asked
 from tests.breaker.process import Process
 from tests.breaker.world import World
+from tests.support.verbs import act
 
 #: A person is nobody's run: the owner of a verb's writes.
 PERSON = Owner("here", "person", "verb", "")
@@ -91,7 +92,7 @@ def start(world: World, verb: str, name: str, *, force: bool = False, kind: int 
     def body(process: Process) -> Any:
         told: dict[str, Any] = {"actor": "somebody", "reason": "tried", "dry_run": False}
         asking = {**told, "liveness": partial(asked, world, process, "here"), "force": force}
-        acts: Callable[..., Any] = partial(_verb(verb), SteppedStore(world, process), world.namespace)
+        acts: Callable[..., Any] = partial(act, _verb(verb), SteppedStore(world, process), world.namespace)
         landing = SteppedLanding(world, process)
         if verb == "drop":
             return acts(name, landing=landing, **asking)

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from shardbatch.core.ports import Clock, Page
+from shardbatch.core.ports import Clock, Page, Source
 from shardbatch.core.position import Position
 from shardbatch.core.shard import Shard
 from shardbatch.local import StreamServer
-from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
+from shardbatch.sources.kinesis.options import KinesisOptions
+from shardbatch.sources.kinesis.source import KinesisSource
 from tests.support.aws import REGION, AwsServer
 from tests.support.waiting import wait_until
 
@@ -78,6 +79,10 @@ class World:
         """What sources read with."""
         return self.server.client("kinesis", attempts=1)
 
+    def unmade(self, name: str) -> Stream:
+        """A stream that is not made yet."""
+        return Stream(self, name)
+
     def stream(self, shards: int = 1) -> Stream:
         """A new stream, active."""
         stream = Stream(self, f"t-{uuid.uuid4().hex[:12]}")
@@ -113,8 +118,10 @@ class Stream:
         clock = Hurried(self.world.now_ms).clock if hurried else None
         return KinesisSource(self.world.reader, named, clock=clock, options=KinesisOptions(**options))
 
-    def put(self, *texts: str, hash_key: int = 0) -> list[str]:
-        """Write records into the shard that owns a hash key; their sequence numbers."""
+    def put(self, *texts: str, hash_key: int = 0, into: Shard | None = None) -> list[str]:
+        """Write records into a shard, or into that which owns a hash key; their sequence numbers."""
+        if into is not None and into.hash_range is not None:
+            hash_key = into.hash_range.start
         entries = [{"Data": t.encode(), "PartitionKey": f"k-{t}", "ExplicitHashKey": str(hash_key)} for t in texts]
         answer = self.world.client.put_records(StreamName=self.name, Records=entries)
         assert answer["FailedRecordCount"] == 0
@@ -133,6 +140,10 @@ class Stream:
         self.world.client.split_shard(StreamName=self.name, ShardToSplit=shard.shard_id, NewStartingHashKey=str(middle))
         self.settle()
 
+    def expire(self) -> None:
+        """All that was written is too old now."""
+        self.world.advance(timedelta(hours=25))
+
     def merge(self, shard: Shard, adjacent: Shard) -> None:
         self.world.client.merge_shards(
             StreamName=self.name, ShardToMerge=shard.shard_id, AdjacentShardToMerge=adjacent.shard_id
@@ -144,7 +155,13 @@ def texts(*pages: Page) -> list[str]:
     return [data.decode() for page in pages for data in page.records.column("data").to_pylist()]
 
 
-def to_end(source: KinesisSource, shard_id: str, start: Position, *, most: int = 100) -> list[Page]:
+def only(source: Source) -> Shard:
+    """The one open shard."""
+    (shard,) = [shard for shard in source.list_shards() if not shard.closed]
+    return shard
+
+
+def to_end(source: Source, shard_id: str, start: Position, *, most: int = 100) -> list[Page]:
     """All pages of a shard that has ended."""
     pages = []
     for page in source.read(shard_id, start):
@@ -159,7 +176,7 @@ def to_tip(pages: Iterator[Page]) -> list[Page]:
     for page in pages:
         found.append(page)
         assert len(found) < 100, "the tip is not reached"
-        if page.ended or (page.records.num_rows == 0 and page.millis_behind_latest == 0):
+        if page.ended or page.at_tip:
             break
     return found
 

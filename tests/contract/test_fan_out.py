@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import pytest
 
-from shardbatch.core.policies import FanOut
 from shardbatch.core.position import TRIM_HORIZON, after
-from shardbatch.sources.kinesis import KinesisSource
+from shardbatch.sources.kinesis.options import FanOut
 from shardbatch.sources.kinesis.registration import consumer_name
+from shardbatch.sources.kinesis.source import KinesisSource
 from tests.contract.sources_servers import WORLDS, Abilities, Stream, World, texts, to_end, to_tip
 
 

@@ -291,7 +291,7 @@ def rows(store: SQLStore) -> list[Any]:
         (("reset", *WHERE, "--all"), {}, "No position"),
         (("reset", *WHERE, "--all", "--to", "LATEST"), {}, "only the stream knows"),
         (("accept-gap", *WHERE), {}, "No gaps were chosen"),
-        (("adopt-root", *WHERE, "--root", "/lake"), {}, "none is given. Set [shardbatch] staging"),
+        (("adopt-root", *WHERE, "--root", "/lake"), {}, "none is given. Give --staging"),
         (("batches", *WHERE, "--limit", "0"), {}, "limit of batches is 0"),
         (("shards", *WHERE, "--leases", "sql://nowhere"), {}, "no Airflow connection 'nowhere'"),
         (("shards", *WHERE, "--leases", "redis://x"), {}, "--leases = 'redis://x' cannot be read"),

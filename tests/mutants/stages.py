@@ -12,7 +12,10 @@ from tests.mutants.mutant import Mutant
 #: By the beginning of the changed file's path: where the tests of it stand, by tier. The first that fits counts.
 NEAREST: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
     ("stores/", {"unit": ("stores",), "contract": ("stores",), "integration": ("stores",)}),
-    ("sources/", {"unit": ("sources",), "contract": ("test_sources.py",), "integration": ("sources",)}),
+    (
+        "sources/",
+        {"unit": ("sources",), "contract": ("test_sources.py", "test_kinesis.py"), "integration": ("sources",)},
+    ),
     ("core/manifest.py", {"unit": ("core/test_manifest.py", "landing")}),
     ("core/", {"unit": ("core", "run"), "integration": ("run",)}),
     ("run/", {"unit": ("run",), "integration": ("run",)}),

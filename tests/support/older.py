@@ -25,7 +25,7 @@ LATER = {
     },
     "application": {
         *("claimed_by", "last_action", "retention_ms", "gone_before_ms", "longest_retention_ms", "importing"),
-        "shown_intervals",
+        *("shown_intervals", "start_places"),
     },
 }
 #: And the tables that it did not have.

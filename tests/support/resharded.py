@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardbatch.core.shard import HashRange
+from shardbatch.core.shard import KeyRange
 from shardbatch.local import StreamServer
 from shardbatch.run import Frozen
 from tests.integration.sources.kinesis_world import STREAM, World
@@ -36,7 +36,7 @@ class Resharded:
         assert self.world.client.put_records(StreamName=STREAM, Records=entries)["FailedRecordCount"] == 0
         self.server.clock.advance(0.01)
 
-    def open_shards(self) -> list[tuple[str, HashRange]]:
+    def open_shards(self) -> list[tuple[str, KeyRange]]:
         """The open shards in the order of their hash keys."""
         found = [(s.shard_id, s.hash_range) for s in self.world.source().list_shards() if not s.closed and s.hash_range]
         return sorted(found, key=lambda shard: shard[1].start)

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from shardbatch.core.ports import Capabilities, Page
+from shardbatch.core.ports import Capabilities, Page, Words
 from shardbatch.core.position import Kind, Position, after, at_timestamp
-from shardbatch.core.shard import MAX_HASH_KEY, HashRange, Shard, hash_key
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.errors import SourceError
+from shardbatch.sources.kinesis.hash_space import HASH_KEYS, hash_key, missing
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -50,7 +51,7 @@ class ScriptedShard:
     """A shard: its records still held, its range and parents, and whether it is closed, listed or gone."""
 
     shard_id: str
-    hash_range: HashRange
+    hash_range: KeyRange
     parents: tuple[str, ...] = ()
     items: list[Item] = field(default_factory=list)
     closed: bool = False
@@ -60,15 +61,20 @@ class ScriptedShard:
 class ScriptedStream:
     """A stream under a test's control; ``now_ms`` is its clock, ``page_size`` the records of one page.
 
-    ``answer_pages``: an answer has the records of so many pages, which are given out one by one.
+    ``answer_pages``: an answer has the records of so many pages, which are given out one by one. ``tells_lag``: pages
+    say how far behind they are; without that, an empty one says at least whether it is at the tip.
     """
 
-    capabilities = Capabilities(lineage=True, timestamps=True, exact_tip=True)
+    capabilities = Capabilities(
+        lineage=True, instants=True, arrival_times=True, place_lives=timedelta(minutes=5), key_space=HASH_KEYS
+    )
+    words = Words(busy="The script refuses calls: change the script", look=" in the script")
 
     def __init__(self, name: str = "orders", shards: int = 1, page_size: int = 3) -> None:
         self.name = name
         self.page_size = page_size
         self.answer_pages = 1
+        self.tells_lag = True
         self.now_ms = 1_800_000_000_000
         self.created_ms = 1
         self.retention = timedelta(hours=24)
@@ -78,12 +84,12 @@ class ScriptedStream:
         self.reads: list[tuple[str, str]] = []
         self._next_sequence = 100
         self._next_shard = 0
-        width = (MAX_HASH_KEY + 1) // shards
+        width = HASH_KEYS.size // shards
         for number in range(shards):
-            end = MAX_HASH_KEY if number == shards - 1 else (number + 1) * width - 1
-            self._add(HashRange(number * width, end), ())
+            end = HASH_KEYS.end if number == shards - 1 else (number + 1) * width - 1
+            self._add(KeyRange(number * width, end), ())
 
-    def _add(self, hash_range: HashRange, parents: tuple[str, ...]) -> ScriptedShard:
+    def _add(self, hash_range: KeyRange, parents: tuple[str, ...]) -> ScriptedShard:
         shard = ScriptedShard(f"shardId-{self._next_shard:012d}", hash_range, parents)
         self._next_shard += 1
         self.shards[shard.shard_id] = shard
@@ -113,15 +119,15 @@ class ScriptedStream:
         parent = self.shards[shard_id]
         parent.closed = True
         middle = (parent.hash_range.start + parent.hash_range.end) // 2
-        low = self._add(HashRange(parent.hash_range.start, middle), (shard_id,))
-        high = self._add(HashRange(middle + 1, parent.hash_range.end), (shard_id,))
+        low = self._add(KeyRange(parent.hash_range.start, middle), (shard_id,))
+        high = self._add(KeyRange(middle + 1, parent.hash_range.end), (shard_id,))
         return low.shard_id, high.shard_id
 
     def merge(self, left: str, right: str) -> str:
         """Close two neighbours in favour of one child."""
         low, high = sorted((self.shards[left], self.shards[right]), key=lambda s: s.hash_range.start)
         low.closed = high.closed = True
-        return self._add(HashRange(low.hash_range.start, high.hash_range.end), (left, right)).shard_id
+        return self._add(KeyRange(low.hash_range.start, high.hash_range.end), (left, right)).shard_id
 
     def trim(self, shard_id: str, keep: int) -> None:
         """Drop all but the newest records of a shard."""
@@ -141,7 +147,13 @@ class ScriptedStream:
     def _listed(self) -> list[Shard]:
         return [Shard(s.shard_id, s.parents, s.hash_range, s.closed) for s in self.shards.values() if not s.gone]
 
-    def resolve(self, start: Position) -> Position:
+    def missing(self, listing: Sequence[Shard]) -> str:
+        return missing(listing)
+
+    def clock_ms(self) -> int | None:
+        return self.now_ms
+
+    def resolve(self, start: Position, shard_id: str | None = None) -> Position:
         return at_timestamp(self.now_ms) if start.kind is Kind.LATEST else start
 
     def retention_ms(self) -> int:
@@ -170,15 +182,18 @@ class ScriptedStream:
             for at in range(0, max(1, len(answer)), self.page_size):
                 page, last = answer[at : at + self.page_size], at + self.page_size >= len(answer)
                 current = page[-1].place if page else current
-                yield Page(
+                whole = Page(
                     self._batch(page),
                     current,
                     ended=ended and last,
                     children=children if self.names_children and last else (),
-                    millis_behind_latest=lag if last else max(1, lag),
                     checkpoint_gone=gone and at == 0,
                     continues=at > 0,
                 )
+                if self.tells_lag:
+                    yield of_lag(whole, lag if last else max(1, lag))
+                else:
+                    yield replace(whole, at_tip=not (page or rest or ended))
             first = False
             if ended:
                 return
@@ -204,6 +219,17 @@ class ScriptedStream:
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+def of_lag(page: Page, lag_ms: int | None) -> Page:
+    """The page as a source makes it that knows the tip by a lag only, as Kinesis does.
+
+    A lag of zero beside records says nothing, and a page of nothing without a lag is no answer.
+    """
+    nothing = page.records.num_rows == 0
+    return replace(
+        page, lag_ms=lag_ms, at_tip=nothing and lag_ms == 0, silent=nothing and lag_ms is None and not page.ended
+    )
 
 
 def follows(item: Item, position: Position) -> bool:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shardbatch.control.action import Done
-from shardbatch.control.reset import reset
+from shardbatch.control.verb import Verb
+from shardbatch.control.verbs import VERBS
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import APPLICATION, TABLES, Columns, Key, Namespace, Row, Table
+from shardbatch.kcl.verbs import IMPORT_KCL
 from tests.support.one_by_one import OneByOne
 from tests.support.rig import Rig
 
@@ -20,13 +22,27 @@ def namespace(rig: Rig) -> Namespace:
     return Namespace("etl", rig.stream.name)
 
 
+def verb_of(use_case: Callable[..., Sequence[Any]]) -> Verb:
+    """The verb that a use-case does."""
+    known = (*VERBS.values(), IMPORT_KCL)
+    (found,) = [verb for verb in known if verb.use_case is not None and verb.use_case() is use_case]
+    return found
+
+
+def act(
+    use_case: Callable[..., Sequence[Any]], store: LeaseStore, namespace: Namespace, *words: Any, **given: Any
+) -> tuple[Any, ...]:
+    """What a verb's use-case answers, called as the ways in call it."""
+    return verb_of(use_case).act(store, namespace, *words, **given)
+
+
 def told(verb: Callable[..., Sequence[Done]], rig: Rig, *words: Any, **chosen: Any) -> list[Done]:
     """What a verb answers."""
     settings: dict[str, Any] = {"actor": "ann", "reason": "bad data", "dry_run": False, **chosen}
     store = settings.pop("store", rig.store)
-    if verb is reset:
+    if verb_of(verb) is VERBS["reset"]:
         settings.setdefault("clock", rig.time.clock())
-    return list(verb(store, namespace(rig), *words, **settings))
+    return list(act(verb, store, namespace(rig), *words, **settings))
 
 
 def done(verb: Callable[..., Sequence[Done]], rig: Rig, *words: Any, **chosen: Any) -> list[tuple[str, str]]:

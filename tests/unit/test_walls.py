@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -114,6 +115,37 @@ def new_dataclass_argument(node: ast.AST) -> bool:
         return False
     name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
     return name == "dataclass" and any(word.arg in {"slots", "kw_only", "match_args"} for word in node.keywords)
+
+
+#: Files outside of its own folder that a source needs, beside its server in the contract suite and an extra in
+#: pyproject.toml: the class that authors write, and its public names. One command takes over what KCL has.
+KNOW_KINESIS = {"hooks/kinesis.py", "__init__.py", "cli/commands.py"}
+#: Its own rooms: the source, KCL's leases, the server for tests.
+OF_KINESIS = ("sources/kinesis/", "kcl/", "local/")
+
+
+def test_no_other_file_imports_a_source_or_the_class_that_authors_write() -> None:
+    asks = re.compile(r"shardbatch\.sources\.\w+ import|shardbatch\.hooks\.kinesis|\bKinesisStream\b|\bKinesisSource\b")
+    found = {
+        path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if asks.search(path.read_text("utf-8"))
+    }
+    found = {name for name in found if not name.startswith((*OF_KINESIS, "sources/aws/"))}
+    assert found == KNOW_KINESIS
+
+
+NEUTRAL = ("core", "run", "control", "tasks", "submit", "operators", "task_group", "hooks/streams", "sources/aws")
+
+
+@pytest.mark.parametrize("part", NEUTRAL)
+def test_what_is_neutral_of_the_service_does_not_speak_of_kinesis(part: str) -> None:
+    of_kinesis = re.compile(r"kinesis|fan.?out|hash key|hash space|2\*\*128|md5", re.IGNORECASE)
+    said = {
+        f"{path.relative_to(PACKAGE)}:{number}: {line.strip()}"
+        for path in ([PACKAGE / f"{part}.py"] if (PACKAGE / f"{part}.py").exists() else (PACKAGE / part).rglob("*.py"))
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if of_kinesis.search(line)
+    }
+    assert said == set()
 
 
 def test_every_source_file_names_its_licence() -> None:

@@ -9,30 +9,34 @@ from __future__ import annotations
 import contextlib
 import sys
 from argparse import Namespace as Arguments
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 from shardbatch.cli import answer, tables
-from shardbatch.cli.opened import foreseen, landing_of, leases_named, named, now_ms, opened, opened_store, person
-from shardbatch.control import accept_gap as gaps
-from shardbatch.control import adopt_root as adoptions
+from shardbatch.cli.opened import (
+    chosen_of,
+    foreseen,
+    leases_named,
+    liveness_of,
+    named,
+    now_ms,
+    opened,
+    opened_store,
+    person,
+    staging_named,
+)
 from shardbatch.control import applications as listing
-from shardbatch.control import drop as drops
-from shardbatch.control import forget_root as forgettings
-from shardbatch.control import migrate as migrations
-from shardbatch.control import park as parks
-from shardbatch.control import release as releases
-from shardbatch.control import reset as resets
-from shardbatch.control import set_aside as asides
 from shardbatch.control import status as statuses
-from shardbatch.control import sum_markers as sums
 from shardbatch.control.action import Done
 from shardbatch.control.replay_run import note_replay, plan_replay
+from shardbatch.control.reset import target_of
+from shardbatch.control.verb import Verb
+from shardbatch.control.verbs import MIGRATE, REPLAY
 from shardbatch.errors import SlicesGone
-from shardbatch.kcl import take_over as imports
+from shardbatch.kcl.verbs import IMPORT_KCL
 from shardbatch.run.replay import find_committed
+from shardbatch.tasks import actions
 
 LEFT = 3
 #: Of an application with hundreds of shards as many lines.
@@ -96,67 +100,23 @@ def batches(args: Arguments) -> None:
     answer.show_rows(args.output, found, tables.batches(found, now_ms()))
 
 
-def release(args: Arguments) -> None:
-    """``airflow shardbatch release``"""
-    _act(args, releases.release, owner=args.owner, shards=args.shard, batch_id=args.batch)
-
-
-def park(args: Arguments) -> None:
-    """``airflow shardbatch park``"""
-    _act(args, parks.park, batch_id=args.batch, scope=args.scope)
-
-
-def unpark(args: Arguments) -> None:
-    """``airflow shardbatch unpark``"""
-    _act(args, parks.unpark, batch_id=args.batch, scope=args.scope)
-
-
-def set_aside(args: Arguments) -> None:
-    """``airflow shardbatch set-aside``"""
-    _act(args, asides.set_aside, batch_id=args.batch, scope=args.scope)
-
-
-def drop(args: Arguments) -> None:
-    """``airflow shardbatch drop``"""
-    _act(args, drops.drop, staging=True, batch_id=args.batch, scope=args.scope)
-
-
-def accept_gap(args: Arguments) -> None:
-    """``airflow shardbatch accept-gap``"""
-    _act(args, gaps.accept_gap, shards=args.shard, every=args.all, scope=args.scope)
-
-
-def reset(args: Arguments) -> None:
-    """``airflow shardbatch reset``"""
+def act(verb: Verb, args: Arguments) -> None:
+    """``airflow shardbatch VERB``, of those that need no more than rows and staging: do it, or only say it."""
     with foreseen():
-        to = resets.target_of(args.to) if args.to else None
-    chosen = {"to": to, "shards": args.shard, "every": args.all, "stream_id": args.stream_id, "force": args.force}
-    _act(args, resets.reset, staging=True, **chosen)
-
-
-def forget_root(args: Arguments) -> None:
-    """``airflow shardbatch forget-root``"""
-    from shardbatch.landing.location import place
-
-    _act(args, forgettings.forget_root, root=args.root, place=place, batch_id=args.batch, scope=args.scope)
-
-
-def adopt_root(args: Arguments) -> None:
-    """``airflow shardbatch adopt-root``"""
-    _act(args, adoptions.adopt_root, staging=True, root=args.root)
-
-
-def sum_markers(args: Arguments) -> None:
-    """``airflow shardbatch sum-markers``"""
-    _act(args, sums.sum_markers, staging=True, root=args.root)
-
-
-def _act(args: Arguments, verb: Callable[..., Sequence[Done]], *, staging: bool = False, **chosen: Any) -> None:
-    """Do what a verb does, or only say it."""
+        chosen = chosen_of(verb, args)
+        leases = leases_named(args.leases)
     with opened(args) as (store, namespace):
-        if staging:
-            chosen["landing"] = landing_of(args)
-        found = verb(store, namespace, actor=person(), reason=args.reason, dry_run=not args.yes, **chosen)
+        found = actions.act(
+            verb,
+            store,
+            namespace,
+            actor=person(),
+            reason=args.reason,
+            preview=not args.yes,
+            liveness=liveness_of(leases),
+            staging=staging_named(args) if verb.staging else None,
+            chosen=chosen,
+        )
     _tell(args, found)
 
 
@@ -174,13 +134,11 @@ def replay(args: Arguments) -> None:
     from shardbatch.cli import replay as replays
     from shardbatch.hooks.settings import deployment_id
 
+    chosen = chosen_of(REPLAY, args)
     with opened(args) as (store, namespace):
         batch = find_committed(store, namespace, args.batch)
         files, gone = replays.files_of(namespace, batch)
-        deployment = deployment_id(leases_named(args.leases))
-        planned = plan_replay(
-            store, namespace, args.batch, deployment=deployment, dag_id=args.dag_id, group_id=args.group_id
-        )
+        planned = plan_replay(store, namespace, deployment=deployment_id(leases_named(args.leases)), **chosen)
         if args.yes and gone:
             raise SlicesGone(f"Batch {args.batch} cannot be replayed: of its files {files}.")
         if args.yes:
@@ -196,16 +154,16 @@ def replay(args: Arguments) -> None:
 
 def import_kcl(args: Arguments) -> None:
     """``airflow shardbatch import-kcl``"""
-    from shardbatch.hooks.streams import KinesisStream
+    from shardbatch.hooks.kinesis import KinesisStream
     from shardbatch.kcl.connection import kcl_leases
 
     with foreseen(), contextlib.ExitStack() as stack:
         namespace = named(args)
-        start = resets.target_of(args.start) if args.start else None
+        start = target_of(args.start) if args.start else None
         store = stack.enter_context(contextlib.closing(replace(leases_named(args.leases), create=True).open()))
         conn_id = args.conn_id or None
         stream = KinesisStream(args.stream_name, aws_conn_id=conn_id, region_name=args.region)
-        found = imports.import_kcl(
+        found = IMPORT_KCL.act(
             store,
             namespace,
             source=stack.enter_context(contextlib.closing(stream.open())),
@@ -215,7 +173,7 @@ def import_kcl(args: Arguments) -> None:
             start=start,
             watched=timedelta(seconds=args.watch),
             dry_run=not args.yes,
-            say=lambda line: sys.stderr.write(line + "\n"),
+            say=lambda line: print(line, file=sys.stderr),
         )
     _tell(args, found)
 
@@ -226,7 +184,7 @@ def migrate(args: Arguments) -> None:
         namespace = named(args)
         store = replace(leases_named(args.leases), create=True).open()
         try:
-            found = migrations.migrate(store, namespace, actor=person(), reason=args.reason, dry_run=not args.yes)
+            found = MIGRATE.act(store, namespace, actor=person(), reason=args.reason, dry_run=not args.yes)
         finally:
             store.close()
     answer.show_rows(args.output, found, tables.migrated(found))

@@ -13,15 +13,17 @@ from argparse import Namespace as Arguments
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shardbatch.control import applications as listing
-from shardbatch.core.ports import Landing, LeaseStore
+from shardbatch.core.ports import LeaseStore, Liveness, Verdict
 from shardbatch.core.rows import Namespace
-from shardbatch.errors import ApplicationUnknown, ConfigurationError, ShardbatchError
+from shardbatch.errors import ApplicationUnknown, ConfigurationError, OwnerUnknown, ShardbatchError
 
 if TYPE_CHECKING:
+    from shardbatch.control.verb import Verb
     from shardbatch.hooks.leases import Leases
+    from shardbatch.hooks.staging import Staging
 
 
 @contextmanager
@@ -61,13 +63,37 @@ def foreseen() -> Iterator[None]:
         raise SystemExit(f"{type(error).__name__}: {error}") from None
 
 
-def landing_of(args: Arguments) -> Landing | None:
+def chosen_of(verb: Verb, args: Arguments) -> dict[str, Any]:
+    """What a verb's use-case takes of the arguments.
+
+    :raises ConfigurationError: if something that was given cannot be read.
+    """
+    return verb.chosen(lambda argument: getattr(args, argument.given_as))
+
+
+def staging_named(args: Arguments) -> Staging | None:
     """The staging area that an argument names, else the deployment's, where it has one that every group uses."""
     from shardbatch.hooks.settings import default_staging, staging_of
 
-    text = getattr(args, "staging", None)
-    found = staging_of(text, "--staging") if text else default_staging()
-    return None if found is None else found.open()
+    return staging_of(args.staging, "--staging") if args.staging else default_staging()
+
+
+def liveness_of(leases: Leases) -> Liveness:
+    """Whether an owner is over, read in Airflow's own database, once a verb asks.
+
+    It raises :class:`OwnerUnknown` where that cannot be read, or it is not known which deployment this is.
+    """
+    from shardbatch.hooks.settings import deployment_id
+    from shardbatch.tasks.metadata_liveness import metadata_liveness
+
+    def ask(owner: str) -> Verdict:
+        try:
+            deployment = deployment_id(leases)
+        except ConfigurationError as error:
+            raise OwnerUnknown(str(error), remedy="") from error
+        return metadata_liveness(deployment)(owner)
+
+    return ask
 
 
 def named(args: Arguments) -> Namespace:

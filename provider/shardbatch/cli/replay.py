@@ -47,7 +47,7 @@ def start(planned: ReplayRun, *, actor: str, note: str) -> None:
     :raises ConfigurationError: with Airflow's own words, if it does not start.
     """
     from airflow.api.common.trigger_dag import trigger_dag
-    from airflow.exceptions import AirflowException
+    from airflow.sdk.exceptions import AirflowException
     from airflow.utils.types import DagRunTriggeredByType
 
     try:

@@ -22,7 +22,8 @@ def span(ms: int | None) -> str:
     """A length of time in its two largest units: ``2 h 5 min``; ``-`` if it is not known."""
     if ms is None:
         return "-"
-    rest, parts = max(ms, 0), []
+    parts: list[str] = []
+    rest = max(ms, 0)
     for size, name in UNITS:
         if rest >= size and len(parts) < 2:
             parts.append(f"{rest // size} {name}")

@@ -9,42 +9,24 @@ from functools import partial
 from shardbatch.control.action import Action, Done, Stays
 from shardbatch.core import lease as leases
 from shardbatch.core.lease import Lease
-from shardbatch.core.ports import LeaseStore
-from shardbatch.core.rows import Namespace
 from shardbatch.core.shortlist import shortlist
 from shardbatch.core.slice import Gap
 from shardbatch.errors import ConfigurationError
 from shardbatch.run.batch_status import utc
 
 
-def accept_gap(
-    store: LeaseStore,
-    namespace: Namespace,
-    *,
-    actor: str,
-    reason: str,
-    shards: Sequence[str] = (),
-    every: bool = False,
-    scope: str = "",
-    dry_run: bool = True,
-) -> tuple[Done, ...]:
+def accept_gap(action: Action, *, shards: Sequence[str] = (), every: bool = False) -> tuple[Done, ...]:
     """Accept the gaps in the slices of some shards, or of all; who and why go into each gap itself.
 
-    The slice stays as it is, and so does its owner: an active run freezes it if it has yet to freeze, else the next
-    run does. Descendants of the shard that waited behind it follow by themselves; a gap of their own is accepted for
-    itself.
+    The slice stays as it is, and so does its owner, which is not asked: an active run freezes it if it has yet to
+    freeze, else the next run does. Descendants of the shard that waited behind it follow by themselves; a gap of their
+    own is accepted for itself.
 
     :param every: all shards that wait for it.
-    :param scope: that of an interval run, default: the live application.
-    :param dry_run: only say what would be done (default).
     :raises ConfigurationError: if nothing was chosen, the reason is empty, or application or shard is not there.
     """
     if bool(shards) == every:
         raise ConfigurationError("No gaps were chosen, or all and some.", remedy="Name shards, or choose all.")
-    action = Action(
-        namespace=namespace, store=store, scope=scope, verb="accept", past="accepted",
-        actor=actor, reason=reason, dry_run=dry_run,
-    )  # fmt: skip
     action.begin()
     chosen = [row for row in action.leases() if row.landed and row.waits_for_gap] if every else []
     chosen += [action.expect_lease(shard_id) for shard_id in shards]

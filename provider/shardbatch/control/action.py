@@ -6,18 +6,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Landing, Liveness, Verdict
 from shardbatch.core.rows import BATCH
-from shardbatch.errors import ConfigurationError
+from shardbatch.errors import ConfigurationError, OwnerUnknown
 from shardbatch.run.consumer import Rows
+
+if TYPE_CHECKING:
+    from shardbatch.control.verb import Verb
 
 #: Tries against an owner that writes at the same time.
 TRIES = 20
+#: How a person goes on although an owner may be at work, by either way in.
+FORCE = "give --force (force=True of the operator)"
+#: What helps a verb that has to reach staging or output roots.
+STAGING = "Give --staging (staging= of the operator), or set [shardbatch] staging in Airflow's configuration."
 
 Changed = TypeVar("Changed", Lease, Batch)
 
@@ -50,12 +57,11 @@ class Stays:
 class Action(Rows):
     """One call of a verb.
 
-    ``verb`` and ``past`` are its words (``park``, ``parked``). ``liveness`` says whether an owner is over, where
-    somebody can be asked; ``force`` goes on although one is not. ``landing`` reaches staging, where it is at hand.
+    ``liveness`` says whether an owner is over, where somebody can be asked; ``force`` goes on although one is not.
+    ``landing`` reaches staging, where it is at hand.
     """
 
-    verb: str
-    past: str
+    verb: Verb
     actor: str
     reason: str
     dry_run: bool = True
@@ -78,7 +84,7 @@ class Action(Rows):
         """
         if not self.reason.strip() and not self.dry_run:
             raise ConfigurationError(
-                "To {} something needs a reason.".format(self.verb), remedy="Say why; it is kept on the rows."
+                "To {} something needs a reason.".format(self.verb.would), remedy="Say why; it is kept on the rows."
             )
 
     def at_batch(self, batch_id: str) -> tuple[Action, Batch]:
@@ -126,9 +132,9 @@ class Action(Rows):
         return row
 
     def note(self, what: str = "") -> str:
-        """Who did it, when and why, as it stands on the rows."""
+        """Who did it, when and why, and whether by force, as it stands on the rows."""
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.now_ms() / 1000))
-        done = "{} {}".format(self.past, what).strip()
+        done = " ".join(filter(None, (self.verb.past, what, "by force" if self.force else "")))
         return "{} {} {}: {}".format(when, self.actor, done, self.reason.strip())
 
     def record(self, what: str) -> None:
@@ -141,15 +147,42 @@ class Action(Rows):
         while row is not None and not self.dry_run and not self.store.replace(row, row.acted(self.note(what))):
             row = self.application()
 
-    def over(self, owner: str | None) -> bool | None:
-        """Whether an owner is over; ``None`` if nobody can tell.
+    def verdict(self, owner: str | None) -> Verdict:
+        """Whether an owner is over, as far as somebody can be asked; what has no owner is. By force, who cannot be
+        asked about stops nothing.
 
-        :raises OwnerUnknown: if the question fails.
+        :raises OwnerUnknown: if the question fails, unless by force.
         """
         if not owner:
-            return True
-        verdict = self.liveness(owner) if self.liveness is not None else Verdict.FOREIGN
-        return {Verdict.OVER: True, Verdict.ACTIVE: False}.get(verdict)
+            return Verdict.OVER
+        try:
+            return self.liveness(owner) if self.liveness is not None else Verdict.FOREIGN
+        except OwnerUnknown as error:
+            if self.force:
+                return Verdict.FOREIGN
+            raise OwnerUnknown(
+                "What {} has is left as it is. {}".format(owner, error.message),
+                remedy="See that Airflow can be asked (the API server in a task, its database on the command line), "
+                "or {}.".format(FORCE),
+            ) from error
+
+    def at_work(self, owner: str | None) -> bool:
+        """Whether what an owner has is left to it, because that is at work. By force nothing is.
+
+        :raises OwnerUnknown: if nobody can say, unless by force.
+        """
+        return not self.force and self.verdict(owner) is Verdict.ACTIVE
+
+    def fate(self, owner: str | None) -> str:
+        """What happens to an owner that loses what it has, as far as is known of it.
+
+        :raises OwnerUnknown: if nobody can say, unless by force.
+        """
+        verdict = self.verdict(owner)
+        if verdict is Verdict.OVER:
+            return "its owner is over"
+        known = "its owner is at work, and" if verdict is Verdict.ACTIVE else "if its owner is at work,"
+        return "{}{} its commit fails and changes nothing".format("BY FORCE: " if self.force else "", known)
 
     def change(
         self,
@@ -165,10 +198,10 @@ class Action(Rows):
             if reason is not None:
                 return self.told(seen, "already" if reason.already else "left", reason.why), current
             if self.dry_run:
-                return self.told(seen, "would " + self.verb, effect=effect(current)), current
+                return self.told(seen, "would " + self.verb.would, effect=effect(current)), current
             changed = make(current)
             if self.store.replace(current, changed):
-                return self.told(seen, self.past, effect=effect(current)), changed
+                return self.told(seen, self.verb.past, effect=effect(current)), changed
             found = cast("Changed | None", self.store.get(seen.key))
             if found is None:
                 return self.told(seen, "left", "its row is gone"), current

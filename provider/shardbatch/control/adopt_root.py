@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from shardbatch.control.action import Action, Done
+from shardbatch.control.action import STAGING, Action, Done
 from shardbatch.core.batch import Batch, BatchState
-from shardbatch.core.ports import HandedRoots, Landing, LeaseStore
+from shardbatch.core.ports import HandedRoots, Landing
 from shardbatch.core.root_owner import Holder, has_it, other_application, top_epoch
 from shardbatch.core.rows import BATCH, Namespace
 from shardbatch.errors import ConfigurationError
@@ -16,41 +16,27 @@ from shardbatch.run.consumer import Rows
 from shardbatch.run.settle import decision_at, roots_of
 
 
-def adopt_root(
-    store: LeaseStore,
-    namespace: Namespace,
-    root: str,
-    *,
-    actor: str,
-    reason: str,
-    dry_run: bool = True,
-    landing: Landing | None = None,
-) -> tuple[Done, ...]:
+def adopt_root(action: Action, root: str) -> tuple[Done, ...]:
     """Hand a root to the application. What others committed there stays, and readers go on seeing it.
 
     From its beginning on no other application's commit passes its look at the root. Then the rows of those that are
     named there are looked at: one that may have looked before is a batch that is not decided, and while there is one
     the root is left. What they decided is told in the root before it changes hands. One that died is called again.
+    Staging is needed, since it reaches the root.
 
     :param root: the root, in whatever spelling.
-    :param dry_run: only say what would be done (default).
-    :param landing: reaches the root; needed.
     :raises ConfigurationError: if the application is not there, the reason is empty, or no staging is given.
     :raises StagingError: if the root cannot be reached or written to.
     :raises OutputTaken: if somebody else hands it over at this moment.
     """
-    action = Action(
-        namespace=namespace, store=store, verb="adopt", past="adopted",
-        actor=actor, reason=reason, dry_run=dry_run, landing=landing,
-    )  # fmt: skip
     action.begin()
-    reach, outputs = expect_roots(landing)
-    me, known = str(namespace), outputs.holders(root)
+    reach, outputs = expect_roots(action.landing)
+    me, known = str(action.namespace), outputs.holders(root)
     sole = has_it(known, me, shared=False) or has_it(known, me, shared=True)
     if sole and other_application(known, me, shared=False) is None:
         return (Done("root", root, me, "already", "it is this application's"),)
     left = _undecided(action, _others(known, me))
-    if left or dry_run:
+    if left or action.dry_run:
         return left or (_told(action, root, known, "would adopt", reach),)
     action.record("root {}".format(root))
     handover = outputs.begin_handover(root, me)
@@ -78,7 +64,7 @@ def expect_roots(landing: Landing | None) -> tuple[Landing, HandedRoots]:
     if landing is None:
         raise ConfigurationError(
             "Output roots are reached through the staging area, and none is given.",
-            remedy="Set [shardbatch] staging in Airflow's configuration, or give the operator one.",
+            remedy=STAGING,
         )
     return landing, cast(HandedRoots, landing.outputs)
 

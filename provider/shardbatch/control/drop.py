@@ -10,62 +10,43 @@ from collections.abc import Iterator
 from functools import partial
 from typing import cast
 
-from shardbatch.control.action import Action, Done, Stays
-from shardbatch.control.set_aside import at_work, fate, move_on
+from shardbatch.control.action import STAGING, Action, Done, Stays
+from shardbatch.control.set_aside import at_work, move_on
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import DROPPED, KEPT, Batch, BatchState
 from shardbatch.core.lease import Lease
-from shardbatch.core.ports import Landing, LeaseStore, Liveness
-from shardbatch.core.rows import BATCH, Namespace
+from shardbatch.core.ports import Landing
+from shardbatch.core.rows import BATCH
 from shardbatch.errors import ConfigurationError, StagingError
 from shardbatch.run.intervals import highest_numbers, how_to_read
 from shardbatch.run.settle import mark, roots_of, unstamp
 from shardbatch.run.staging_place import stands_in
 
 
-def drop(
-    store: LeaseStore,
-    namespace: Namespace,
-    batch_id: str,
-    *,
-    actor: str,
-    reason: str,
-    scope: str = "",
-    dry_run: bool = True,
-    liveness: Liveness | None = None,
-    force: bool = False,
-    landing: Landing | None = None,
-) -> tuple[Done, ...]:
+def drop(action: Action, batch_id: str) -> tuple[Done, ...]:
     """Discard a frozen or parked batch: its shards are free, and the next run freezes the same slices in another batch.
 
     No record is lost. What an application may have written for it stays in the sink as orphans, which the answer and
-    the list of batches name. Of a batch that was set aside, the slices are no longer kept for a replay. A committed
-    batch of an interval is decided anew, without output, and every root is told; called again, it tells roots that a
-    call before it did not. A replay, of its cleared run, gives it output again.
+    the list of batches name; with staging at hand, the answer names the folders that finished starts wrote. A batch
+    whose owner is at work is left, unless by force. Of a batch that was set aside, the slices are no longer kept for a
+    replay. A committed batch of an interval is decided anew, without output, and every root is told, for which staging
+    is needed; called again, it tells roots that a call before it did not. A replay, of its cleared run, gives it output
+    again. Without a scope the batch is looked for wherever it may be.
 
-    :param scope: that of an interval run's batch, default: wherever the batch is found.
-    :param dry_run: only say what would be done (default).
-    :param liveness: says whether the owner is over; default: nobody does, and the preview names the owner.
-    :param force: also if the owner is at work.
-    :param landing: names the folders that finished starts wrote; default: they are not looked for. Needed to take back
-        what readers of an interval see.
     :raises ConfigurationError: if application or batch is not there, the reason is empty, or staging is needed.
+    :raises OwnerUnknown: if nobody can say whether the owner is over, unless by force; nothing was changed.
     :raises StagingError: if a root of an interval's batch cannot be reached; nothing was changed, or call it again.
     :raises OutputTaken: if such a root is another application's now; nothing was changed.
     """
-    action = Action(
-        namespace=namespace, store=store, scope=scope, verb="drop", past="dropped",
-        actor=actor, reason=reason, dry_run=dry_run, liveness=liveness, force=force, landing=landing,
-    )  # fmt: skip
     action, batch = action.at_batch(batch_id)
     if _stays(action, batch) is None:
-        if not dry_run and _is_taken_back(batch):
+        if not action.dry_run and _is_taken_back(batch):
             _look(action, batch)
         action.record("batch {}".format(batch_id))
     done, row = action.change(batch, partial(_stays, action), partial(_dropped, action), partial(effect, action))
-    if row.state is BatchState.VOID and not dry_run:
+    if row.state is BatchState.VOID and not action.dry_run:
         free(action, row)
-    if row.scope and row.set_aside == DROPPED and not dry_run:
+    if row.scope and row.set_aside == DROPPED and not action.dry_run:
         if row.roots:
             mark(_landing(action, row), row)
         move_on(action, row)
@@ -95,7 +76,7 @@ def effect(action: Action, batch: Batch) -> str:
     if batch.set_aside is not None:
         return "its {} records cannot be relied on for a replay any more".format(batch.records)
     shards = len(action.leases(batch_id=batch.batch_id))
-    parts = ["the slices of {} shards go into a later batch".format(shards), fate(action, batch)]
+    parts = ["the slices of {} shards go into a later batch".format(shards), action.fate(batch.owner)]
     return "; ".join([*parts, *orphans(action, batch)])
 
 
@@ -136,7 +117,7 @@ def _stays(action: Action, batch: Batch) -> Stays | None:
             why = "it has no output that readers see" if batch.scope else "it is committed, so its records are done"
             return Stays(why)
         _landing(action, batch)
-        return at_work(action, batch) if batch.attempt > batch.decided else None
+        return at_work(action, batch) if _is_replayed(batch) else None
     return at_work(action, batch)
 
 
@@ -157,13 +138,18 @@ def _is_taken_back(batch: Batch) -> bool:
     return bool(batch.scope) and decided and bool(batch.starts or batch.roots)
 
 
+def _is_replayed(batch: Batch) -> bool:
+    """Whether a replay of it was begun and is not decided."""
+    return batch.attempt > batch.decided
+
+
 def _landing(action: Action, batch: Batch) -> Landing:
     if action.landing is None:
         raise ConfigurationError(
             "Batch {} is taken back by telling its output roots, which are reached as staging is.".format(
                 batch.batch_id
             ),
-            remedy="Give --staging (staging= of the operator), or set [shardbatch] staging in Airflow's configuration.",
+            remedy=STAGING,
         )
     return action.landing
 
@@ -182,4 +168,5 @@ def _no_longer_seen(action: Action, batch: Batch) -> str:
     if batch.number < highest:
         return "readers go by a later run over its interval already: {}".format(calls)
     said = "its {} records are no longer shown by {}; its run, cleared, gives it output again"
-    return said.format(batch.records, calls)
+    fate = ["; {}".format(action.fate(batch.owner))] if _is_replayed(batch) else []
+    return "".join([said.format(batch.records, calls), *fate])

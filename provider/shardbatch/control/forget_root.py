@@ -11,38 +11,23 @@ from shardbatch.control.action import Action, Done, Stays
 from shardbatch.core import batch_roots
 from shardbatch.core.batch import Batch
 from shardbatch.core.interval_output import IntervalOutput
-from shardbatch.core.ports import LeaseStore
-from shardbatch.core.rows import BATCH, INTERVAL, Namespace
+from shardbatch.core.rows import BATCH, INTERVAL
 
 
 def forget_root(
-    store: LeaseStore,
-    namespace: Namespace,
-    root: str,
-    *,
-    place: Callable[[str], str],
-    actor: str,
-    reason: str,
-    batch_id: str | None = None,
-    scope: str = "",
-    dry_run: bool = True,
+    action: Action, root: str, *, place: Callable[[str], str], batch_id: str | None = None
 ) -> tuple[Done, ...]:
     """Take a root out of what is recorded of batches: their markers there are not written any more, by nobody.
 
     Nothing is removed from the root, should it be there after all, and readers of it see what its markers say. The
-    other roots of each batch, its records and its checkpoints stay as they are.
+    other roots of each batch, its records and its checkpoints stay as they are. With a scope this is of that interval
+    run's batches only, else of all, live ones and those of intervals.
 
     :param root: the root, in whatever spelling.
     :param place: makes one text of all spellings of a root.
     :param batch_id: only of this batch; default: of all that name it.
-    :param scope: only of this interval run's batches; default: of all, live ones and those of intervals.
-    :param dry_run: only say what would be done (default).
     :raises ConfigurationError: if application or batch is not there, or the reason is empty.
     """
-    action = Action(
-        namespace=namespace, store=store, scope=scope, verb="forget", past="forgot",
-        actor=actor, reason=reason, dry_run=dry_run,
-    )  # fmt: skip
     action.begin()
     gone = place(root)
 
@@ -60,7 +45,7 @@ def forget_root(
         found = [action.at_batch(batch_id)[1]]
     else:
         found = [batch for batch in _batches(action) if stays(batch) is None]
-    chosen = None if batch_id is None and not scope else {batch.interval for batch in found}
+    chosen = None if batch_id is None and not action.scope else {batch.interval for batch in found}
     intervals = [
         row
         for row in _intervals(action)
@@ -70,7 +55,7 @@ def forget_root(
         action.record("root {}".format(root))
     done = [action.change(batch, stays, forgotten, lambda batch: _effect(batch, keep))[0] for batch in found]
     done += [_forget_of_interval(action, row, keep) for row in intervals]
-    return tuple(done) or (Done("application", str(namespace), "", "already", "nothing names this root"),)
+    return tuple(done) or (Done("application", str(action.namespace), "", "already", "nothing names this root"),)
 
 
 def _batches(action: Action) -> Iterator[Batch]:
@@ -88,7 +73,7 @@ def _forget_of_interval(action: Action, seen: IntervalOutput, keep: Callable[[st
         if action.store.replace(row, replace(row, roots=tuple(filter(keep, row.roots)), row_count=row.row_count + 1)):
             break
         row = cast("IntervalOutput | None", action.store.get(seen.key)) or replace(seen, roots=())
-    done = "would {}".format(action.verb) if action.dry_run else action.past
+    done = "would {}".format(action.verb.would) if action.dry_run else action.verb.past
     return Done("interval", name, "", done, effect="later runs over it are not told there")
 
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 
-from shardbatch.control.action import TRIES, Action, Done
+from shardbatch.control.action import FORCE, TRIES, Action, Done
 from shardbatch.control.drop import discard, effect, free
 from shardbatch.core import lease as leases
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
+from shardbatch.core.ports import Verdict
 from shardbatch.errors import ShardbatchError
 from shardbatch.run.settle import mark, roll_forward, void_absent
 
@@ -32,13 +33,24 @@ def obstacle(action: Action, lease: Lease) -> str:
     owner = (batch.owner if batch is not None else lease.lease_owner) or ""
     if action.force or ResetHolder.parse(owner) is not None:
         return ""
-    over = action.over(owner)
-    if over:
+    verdict = action.verdict(owner)
+    if verdict is Verdict.OVER:
         return ""
     what = "it is {} in batch {} of".format(batch.state.value, batch.batch_id) if batch is not None else "it is held by"
-    if over is False:
-        return "{} {}, which is at work; end that run first, or use force".format(what, owner)
-    return "{} {}; if that is over, {} it first, or use force".format(what, owner, "drop" if batch else "release")
+    if verdict is Verdict.ACTIVE:
+        return "{} {}, which is at work; end that run first, or {}".format(what, owner, FORCE)
+    return "{} {}; if that is over, {} it first, or {}".format(what, owner, "drop" if batch else "release", FORCE)
+
+
+def robbed(action: Action, lease: Lease) -> str:
+    """What to tell of the owner of a lease that is taken by force, after what else is told; of a batch its drop tells.
+
+    Empty without force, and where the owner is over.
+    """
+    owner = lease.lease_owner
+    if not action.force or lease.batch_id is not None or ResetHolder.parse(owner) is not None:
+        return ""
+    return "" if action.verdict(owner) is Verdict.OVER else "; {}".format(action.fate(owner))
 
 
 class LineageHold:

@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shardbatch.control.action import Action
-from shardbatch.core.ports import LeaseStore
-from shardbatch.core.rows import SCHEMA_VERSION, Namespace
+from shardbatch.core.rows import SCHEMA_VERSION
 
 
 @dataclass(frozen=True)
@@ -22,9 +21,7 @@ class Migrated:
     result: str
 
 
-def migrate(
-    store: LeaseStore, namespace: Namespace, *, actor: str, reason: str, dry_run: bool = True
-) -> tuple[Migrated, ...]:
+def migrate(action: Action) -> tuple[Migrated, ...]:
     """Add what the store lacks for this version, then raise the application's schema version to it.
 
     The first may be done while workers of the version before are at work: what is added is none of their business. The
@@ -34,15 +31,7 @@ def migrate(
     :raises UnsupportedSchema: if its rows are of a later version than this one reads.
     :raises StoreError: with the database's own words, if it does not allow it.
     """
-    action = Action(
-        namespace=namespace,
-        store=store,
-        verb="migrate",
-        past="migrated",
-        actor=actor,
-        reason=reason,
-        dry_run=dry_run,
-    )
+    store, dry_run = action.store, action.dry_run
     action.require_reason()
     statements = store.pending()
     found = [Migrated(text, "would run" if dry_run else "run") for text in statements]

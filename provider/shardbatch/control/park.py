@@ -6,60 +6,29 @@ from __future__ import annotations
 from shardbatch.control.action import Action, Done, Stays
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
-from shardbatch.core.ports import LeaseStore
-from shardbatch.core.rows import Namespace
 
 #: Why a batch that is over is neither parked nor resumed.
 OVER = {BatchState.COMMITTED: "it is committed", BatchState.VOID: "it was discarded"}
 
 
-def park(
-    store: LeaseStore,
-    namespace: Namespace,
-    batch_id: str,
-    *,
-    actor: str,
-    reason: str,
-    scope: str = "",
-    dry_run: bool = True,
-) -> tuple[Done, ...]:
+def park(action: Action, batch_id: str) -> tuple[Done, ...]:
     """Make a frozen batch wait for ``unpark``. Its leases stay stamped, so its shards wait and order holds.
 
-    The run that works on it ends with ``BatchParked`` and commits nothing.
+    The run that works on it ends with ``BatchParked`` and commits nothing: no owner is asked, since this is how a
+    person stops one. Without a scope the batch is looked for wherever it may be.
 
-    :param scope: that of an interval run's batch, default: wherever the batch is found.
-    :param dry_run: only say what would be done (default).
     :raises ConfigurationError: if application or batch is not there, or the reason is empty.
     """
-    action = Action(
-        namespace=namespace, store=store, scope=scope, verb="park", past="parked",
-        actor=actor, reason=reason, dry_run=dry_run,
-    )  # fmt: skip
     return _turn(action, batch_id, BatchState.FROZEN, BatchState.PARKED)
 
 
-def unpark(
-    store: LeaseStore,
-    namespace: Namespace,
-    batch_id: str,
-    *,
-    actor: str,
-    reason: str,
-    scope: str = "",
-    dry_run: bool = True,
-) -> tuple[Done, ...]:
+def unpark(action: Action, batch_id: str) -> tuple[Done, ...]:
     """Resume a parked batch: its owner goes on with it, or the next run takes it over if that owner is over.
 
-    ``max_attempts`` counts anew from here on.
+    ``max_attempts`` counts anew from here on. Without a scope the batch is looked for wherever it may be.
 
-    :param scope: that of an interval run's batch, default: wherever the batch is found.
-    :param dry_run: only say what would be done (default).
     :raises ConfigurationError: if application or batch is not there, or the reason is empty.
     """
-    action = Action(
-        namespace=namespace, store=store, scope=scope, verb="unpark", past="unparked",
-        actor=actor, reason=reason, dry_run=dry_run,
-    )  # fmt: skip
     return _turn(action, batch_id, BatchState.PARKED, BatchState.FROZEN)
 
 

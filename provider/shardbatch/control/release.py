@@ -11,40 +11,24 @@ from shardbatch.core import lease as leases
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
-from shardbatch.core.ports import LeaseStore
-from shardbatch.core.rows import Namespace
 from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import ConfigurationError
 
 
 def release(
-    store: LeaseStore,
-    namespace: Namespace,
-    *,
-    actor: str,
-    reason: str,
-    owner: str | None = None,
-    shards: Sequence[str] = (),
-    batch_id: str | None = None,
-    scope: str = "",
-    dry_run: bool = True,
+    action: Action, *, owner: str | None = None, shards: Sequence[str] = (), batch_id: str | None = None
 ) -> tuple[Done, ...]:
     """Free the unstamped leases of an owner or of some shards, and make a frozen batch free to be adopted.
 
     Nothing is lost by it: landed slices stay for the next owner, and an owner that was alive after all gets a
-    ``LeaseLost``. What a reset holds is left to it. ``owner`` takes all that it holds, its frozen batches too;
-    ``shards`` narrows to these; ``batch_id`` takes one batch. Who, when and why are written on the application row
-    first.
+    ``LeaseLost``. So none is asked: this is the verb for those of whom nobody can say. What a reset holds is left to
+    it. ``owner`` takes all that it holds, its frozen batches too; ``shards`` narrows to these; ``batch_id`` takes one
+    batch. Who, when and why are written on the application row first.
 
-    :param dry_run: only say what would be done (default).
     :raises ConfigurationError: if nothing was chosen, the reason is empty, or application, shard or batch is not there.
     """
     if not (owner or shards or batch_id):
         raise ConfigurationError("Nothing was chosen to release.", remedy="Name an owner, shards or a batch.")
-    action = Action(
-        namespace=namespace, store=store, scope=scope, verb="release", past="released",
-        actor=actor, reason=reason, dry_run=dry_run,
-    )  # fmt: skip
     action.begin()
     rows = _leases(action, owner, shards) if owner or shards else []
     frozen = _batches(action, None if shards else owner, batch_id)

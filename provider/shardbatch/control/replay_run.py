@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, replace
 
 from shardbatch.control.action import Action
+from shardbatch.control.verbs import REPLAY
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import SYSTEM_CLOCK, LeaseStore
 from shardbatch.core.rows import Namespace
@@ -92,8 +93,7 @@ def note_replay(store: LeaseStore, namespace: Namespace, planned: ReplayRun, *, 
     action = Action(
         namespace=namespace,
         store=store,
-        verb="replay",
-        past="replayed",
+        verb=REPLAY,
         actor=actor,
         reason=reason,
         dry_run=False,

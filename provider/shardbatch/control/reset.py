@@ -13,15 +13,13 @@ from datetime import datetime
 
 from shardbatch.control.action import Action, Done
 from shardbatch.control.drop import effect as drop_effect
-from shardbatch.control.lineage_hold import UNDECIDED, LineageHold, obstacle
+from shardbatch.control.lineage_hold import UNDECIDED, LineageHold, obstacle, robbed
 from shardbatch.control.restart import restart
 from shardbatch.core import lease as leases
 from shardbatch.core.expiry import looked, unread_since
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
-from shardbatch.core.ports import SYSTEM_CLOCK, Clock, Landing, LeaseStore, Liveness
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp, lowest
-from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import generations
 from shardbatch.core.skipped import passed, passes_over
 from shardbatch.core.slice import Gap
@@ -32,7 +30,7 @@ from shardbatch.run.batch_status import utc
 TARGETS = "Give TRIM_HORIZON, an instant with its time zone, or the sequence number of one shard."
 #: How a sequence number of any length may be given.
 _SEQUENCE = "sequence:"
-#: A number with fewer digits may be a date or an epoch (of nanoseconds: 19); a sequence number of Kinesis has 56.
+#: A number with fewer digits may be a date or an epoch (of nanoseconds: 19).
 SHORTEST_SEQUENCE = 21
 
 
@@ -65,45 +63,31 @@ def target_of(text: str | datetime) -> Position:
 
 
 def reset(
-    store: LeaseStore,
-    namespace: Namespace,
+    action: Action,
     *,
-    actor: str,
-    reason: str,
     to: Position | None = None,
     shards: Sequence[str] = (),
     every: bool = False,
     stream_id: str | None = None,
-    dry_run: bool = True,
-    liveness: Liveness | None = None,
-    force: bool = False,
-    landing: Landing | None = None,
-    clock: Clock = SYSTEM_CLOCK,
 ) -> tuple[Done, ...]:
     """Move shards and all their descendants to a position, or all shards.
 
     Landed slices are dropped and read anew; a batch that is undecided and has one of these shards is discarded
-    (``drop``). All or nothing: if one lease cannot be taken, none is changed. A reset that died half-way holds its
-    leases until this is called again.
+    (``drop``). All or nothing: if one lease cannot be taken, none is changed, and what has an owner that is not known
+    to be over is taken by force only. A reset that died half-way holds its leases until this is called again. Staging
+    is needed only where a committed batch still waits for its marker. What expires unread from now on will be a gap, as
+    for a new shard.
 
     :param to: ``TRIM_HORIZON``, an instant, or an exact position of one shard; its descendants then begin at their
         oldest record.
     :param every: all shards.
     :param stream_id: with ``every``: the stream was created again; accept this identity, delete the rows of its shards,
         and begin at ``to``, by default where the application began.
-    :param dry_run: only say what would be done (default).
-    :param liveness: says whether an owner is over; default: nobody does, and what has an owner is left.
-    :param force: also what is not known to be over: a run that is alive fails then, having changed nothing.
-    :param landing: default: none; needed only where a committed batch still waits for its marker.
-    :param clock: default: this machine's. What expires unread from now on will be a gap, as for a new shard.
     :raises ConfigurationError: if nothing was chosen, the position does not fit, the reason is empty, or application or
         shard is not there.
+    :raises OwnerUnknown: if nobody can say whether an owner is over, unless by force; nothing was changed.
     """
     _require_choice(to, shards, every, stream_id)
-    action = Action(
-        namespace=namespace, store=store, clock=clock, verb="reset", past="reset",
-        actor=actor, reason=reason, dry_run=dry_run, liveness=liveness, force=force, landing=landing,
-    )  # fmt: skip
     application = action.begin()
     if stream_id is not None:
         return restart(action, application, stream_id, to or application.start_position)
@@ -116,7 +100,7 @@ def reset(
         return finished
     roots = set(shards) if not every else {row.shard_id for row in rows}
     found = _preview(action, descendants(rows, roots), roots, to, application.shown_intervals)
-    if dry_run or any(item.result == "left" for item in found):
+    if action.dry_run or any(item.result == "left" for item in found):
         return found
     action.record("{} to {}".format("all shards" if every else ", ".join(shards[:5]), to))
     return _move(action, roots, to, application.shown_intervals)
@@ -154,7 +138,7 @@ def _preview(
             told.append(action.told(batch, "would drop", effect=drop_effect(action, batch)))
     for row in rows:
         why = obstacle(action, row)
-        effect = "" if why else effect_of(row, target(row, roots, to), shown)
+        effect = "" if why else effect_of(row, target(row, roots, to), shown) + robbed(action, row)
         told.append(action.told(row, "left" if why else "would reset", why, effect))
     blocked = [item for item in told if item.result == "left"]
     return tuple(blocked if blocked and not action.dry_run else told)
@@ -187,7 +171,7 @@ def _move(action: Action, roots: set[str], to: Position, shown: Sequence[tuple[i
         if not hold.write(row.shard_id, rewound):
             why = "another reset took it; the others wait until reset is called again"
             return (*told, action.told(before, "left", why))
-        told.append(action.told(before, "reset", effect=effect_of(before, place, shown)))
+        told.append(action.told(before, "reset", effect=effect_of(before, place, shown) + robbed(action, before)))
     _free(action, list(hold.rows.values()))
     return tuple(told)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from shardbatch.control.action import Action, Done
 from shardbatch.control.drop import effect as drop_effect
-from shardbatch.control.lineage_hold import UNDECIDED, LineageHold, obstacle
+from shardbatch.control.lineage_hold import UNDECIDED, LineageHold, obstacle, robbed
 from shardbatch.core.application import Application
 from shardbatch.core.lease import Lease
 from shardbatch.core.position import Position
@@ -46,7 +46,7 @@ def restart(action: Action, application: Application, stream_id: str, start: Pos
                 hold.rows.pop(shard_id, None)  # gone, or another's: the next round tells
     while not action.store.replace(application, application.renewed(stream_id, start, action.note(text))):
         application = action.expect_application()
-    told = [action.told(row, "deleted", effect=_effect(row)) for row in hold.before.values()]
+    told = [action.told(row, "deleted", effect=_effect(row) + robbed(action, row)) for row in hold.before.values()]
     return (Done("application", name, "", "reset", effect=text), *hold.dropped, *told)
 
 
@@ -59,7 +59,8 @@ def _preview(action: Action, rows: list[Lease]) -> list[Done]:
             told.append(action.told(batch, "would drop", effect=text))
     for row in rows:
         why = obstacle(action, row)
-        told.append(action.told(row, "left" if why else "would delete", why, "" if why else _effect(row)))
+        text = "" if why else _effect(row) + robbed(action, row)
+        told.append(action.told(row, "left" if why else "would delete", why, text))
     return told
 
 

@@ -5,38 +5,22 @@ from __future__ import annotations
 
 from shardbatch.control.action import Action, Done
 from shardbatch.control.adopt_root import expect_roots
-from shardbatch.core.ports import Landing, LeaseStore
-from shardbatch.core.rows import Namespace
 
 
-def sum_markers(
-    store: LeaseStore,
-    namespace: Namespace,
-    root: str,
-    *,
-    actor: str,
-    reason: str,
-    dry_run: bool = True,
-    landing: Landing | None = None,
-) -> tuple[Done, ...]:
+def sum_markers(action: Action, root: str) -> tuple[Done, ...]:
     """Write a sum of all that the root tells, and remove the markers and sums that one covers for long enough.
 
-    What readers see does not change. It may be called at any time, by several at once and beside commits.
+    What readers see does not change. It may be called at any time, by several at once and beside commits. Staging is
+    needed, since it reaches the root.
 
     :param root: the root, in whatever spelling.
-    :param dry_run: only say what would be done (default).
-    :param landing: reaches the root; needed.
     :raises ConfigurationError: if the application is not there, the reason is empty, or no staging is given.
     :raises StagingError: if the root cannot be reached or written to.
     """
-    action = Action(
-        namespace=namespace, store=store, verb="sum", past="summed",
-        actor=actor, reason=reason, dry_run=dry_run, landing=landing,
-    )  # fmt: skip
     action.begin()
-    outputs = expect_roots(landing)[1]
+    outputs = expect_roots(action.landing)[1]
     batches = len(outputs.told(root))
-    if dry_run:
+    if action.dry_run:
         return (Done("root", root, "", "would sum", effect="it tells of {} batches".format(batches)),)
     action.record("the markers of {}".format(root))
     taken = outputs.sum_now(root)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from shardbatch.core.owner import Owner
-from shardbatch.core.position import Position
+from shardbatch.core.position import LATEST, TRIM_HORIZON, Position
 from shardbatch.core.rows import APPLICATION, INT, SCHEMA_VERSION, TEXT, TEXTS, Key, Namespace, Row, column
 from shardbatch.errors import UnsupportedSchema
 
@@ -54,6 +54,15 @@ def _write_bounds(intervals: Sequence[tuple[int, int]]) -> str | None:
     return json.dumps(intervals) if intervals else None
 
 
+def _write_places(places: Sequence[tuple[str, Position]]) -> str | None:
+    texts = {shard_id: str(place) for shard_id, place in places}
+    return json.dumps(texts, separators=(",", ":")) if texts else None
+
+
+def _read_places(text: str) -> tuple[tuple[str, Position], ...]:
+    return tuple((shard_id, Position.parse(place)) for shard_id, place in json.loads(text).items())
+
+
 def _read_bounds(text: str) -> tuple[tuple[int, int], ...]:
     return tuple((int(start), int(end)) for start, end in json.loads(text))
 
@@ -62,7 +71,9 @@ def _read_bounds(text: str) -> tuple[tuple[int, int], ...]:
 class Application(Row):
     """An independent consumer of a stream.
 
-    ``stream_id`` tells the stream from another one of the same name; ``start_position`` is resolved, never ``LATEST``.
+    ``stream_id`` tells the stream from another one of the same name. ``start_position`` is resolved: it is ``LATEST``
+    only of a stream that cannot be read from an instant, and then ``start_places`` has the place of each shard that was
+    there at the first claim.
     ``claimed_by`` are the groups that have claimed leases, so that one that took the name by mistake is told.
     ``retention_ms`` is how long the stream kept a record at the last claim, ``None`` if nobody said. Records that
     arrived before ``gone_before_ms`` may be gone whatever the retention is: it was changed since.
@@ -88,6 +99,15 @@ class Application(Row):
     shown_intervals: tuple[tuple[int, int], ...] = field(
         default=(), metadata=column("text", _read_bounds, _write_bounds)
     )
+    start_places: tuple[tuple[str, Position], ...] = field(
+        default=(), metadata=column("text", _read_places, _write_places)
+    )
+
+    @property
+    def root_start(self) -> Position:
+        """Where a shard begins that has no place of its own and comes from no other shard: one that was not there when
+        the application began at the tips of the others is new, so all that it holds is wanted."""
+        return TRIM_HORIZON if self.start_position == LATEST else self.start_position
 
     @property
     def key(self) -> Key:
@@ -166,4 +186,5 @@ class Application(Row):
 
     def renewed(self, stream_id: str, start: Position, note: str) -> Application:
         """On another stream of the same name, from a start of its own."""
-        return replace(self.acted(note), stream_id=stream_id, start_position=start)
+        fresh = TRIM_HORIZON if start == LATEST else start  # the tips were those of the other stream
+        return replace(self.acted(note), stream_id=stream_id, start_position=fresh, start_places=())

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from shardbatch.core.expiry import tip_seen
 from shardbatch.core.lease import Lease
@@ -23,18 +24,25 @@ class Beginning:
 
 
 def beginnings(
-    listing: Sequence[Shard], rows: Mapping[str, Lease], start: Position, now_ms: int
+    listing: Sequence[Shard],
+    rows: Mapping[str, Lease],
+    start: Position,
+    now_ms: int,
+    own: Mapping[str, Position] = MappingProxyType({}),
 ) -> dict[str, Beginning]:
     """Of every listed shard without a row. The oldest come first: each is worked out once, however often lineages join.
 
     :param rows: the rows that there are, by shard.
     :param start: the application's.
     :param now_ms: by the clock that asks; looks that lie in its future are passed over.
+    :param own: shards that begin at a place of their own, wherever they come from.
     """
     depth = generations({shard.shard_id: shard.parent_shard_ids for shard in listing})
     found: dict[str, Beginning] = {}
     for shard in sorted(listing, key=lambda shard: depth[shard.shard_id]):
-        if shard.shard_id not in rows:
+        if shard.shard_id in own and shard.shard_id not in rows:
+            found[shard.shard_id] = Beginning(own[shard.shard_id])
+        elif shard.shard_id not in rows:
             found[shard.shard_id] = beginning(shard, rows, found, start, now_ms)
     return found
 
@@ -59,7 +67,8 @@ def beginning(
             if row.skipped or row.begins not in (None, row.checkpoint):
                 notes.append(row.note)
         elif parent in older:
-            places.append(older[parent].place)
+            place = older[parent].place
+            places.append(TRIM_HORIZON if place.exact else place)  # a place in a shard means nothing in its child
             notes += [gap.accepted for gap in older[parent].skipped]
     if not places:
         return Beginning(start)

@@ -30,9 +30,9 @@ class Idle:
         self._heard = monotonic
         self.still = False
 
-    def add(self, records: int, lag: int | None, now_ms: int, monotonic: float) -> None:
-        """Count an answer; one of unknown lag and without records says nothing."""
-        if records == 0 and lag is None:
+    def add(self, records: int, lag: int | None, now_ms: int, monotonic: float, *, silent: bool = False) -> None:
+        """Count an answer; ``silent``: it was none. Without a lag it says nothing of where the place is."""
+        if silent:
             self._unheard += 1
             self.still |= self._unheard >= STILL_ANSWERS and monotonic - self._heard >= SILENT_SECONDS
             return

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from shardbatch.errors import ConfigurationError
 
 #: How long before an interval its read begins, and how far it goes on after the first record that arrived too late:
-#: arrival times may go backwards (Kinesis API reference: they are neither accurate nor monotonic).
+#: arrival times may go backwards a little, for they are neither accurate nor monotonic.
 MARGIN_MS = 60_000
 #: How much the clocks of two workers, or of a worker and a stream, may differ.
 CLOCKS_APART_MS = 300_000

@@ -11,7 +11,7 @@ from typing import Any
 
 from shardbatch.core.position import Kind, Position, acceptable, after, lowest
 from shardbatch.core.rows import BOOL, INT, SHARD_LEASE, TEXT, TEXT_OR_NONE, TEXTS, Key, Namespace, Row, column
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.skipped import left_of
 from shardbatch.core.slice import Gap, Slice, gaps_of_text, gaps_to_text
 from shardbatch.errors import ProtocolError
@@ -43,7 +43,7 @@ class Lease(Row):
     checkpoint: Position = field(metadata=PLACE)
     completed: bool = field(default=False, metadata=BOOL)
     parent_shard_ids: tuple[str, ...] = field(default=(), metadata=TEXTS)
-    hash_range: HashRange | None = field(default=None, metadata=column("text", HashRange.parse, str))
+    hash_range: KeyRange | None = field(default=None, metadata=column("text", KeyRange.parse, str))
     batch_id: str | None = field(default=None, metadata=TEXT)
     read_group: str | None = field(default=None, metadata=TEXT)
     pending: Slice | None = field(default=None, metadata=column("text", Slice.loads, Slice.dumps))

@@ -101,12 +101,7 @@ class Budget:
         """Whether the records or the bytes are used up."""
         return self.spent(-math.inf) is not None
 
-    def at_tip(self, records: int, last_arrival_ms: int | None, millis_behind_latest: int | None) -> bool:
-        """Whether a page shows that all is read that the stream held when the run began.
-
-        An empty page without lag does, and so does a record that arrived after the run began. How large a lag is says
-        nothing (services and emulators report counts and flags there), nor does a lag of zero beside records.
-        """
-        if last_arrival_ms is not None and last_arrival_ms > self.tip_ms:
-            return True
-        return records == 0 and millis_behind_latest == 0
+    def reached(self, last_arrival_ms: int | None, *, at_tip: bool) -> bool:
+        """Whether a page shows that all is read that the stream held when the run began: it is at the tip, or its last
+        record arrived after the run began."""
+        return at_tip or (last_arrival_ms is not None and last_arrival_ms > self.tip_ms)

@@ -40,28 +40,6 @@ class Intervals(Choice):
     JOIN = "join"
 
 
-class FanOut(Choice):
-    """Enhanced fan-out of Kinesis, which costs money. ``auto``: for a shard that polling cannot read to its tip within
-    the run's duration. ``always``, ``never``."""
-
-    AUTO = "auto"
-    ALWAYS = "always"
-    NEVER = "never"
-
-
-class Deaggregate(Choice):
-    """What is done with a record that a producer packed from several (KPL aggregation).
-
-    ``on``: all of its records are delivered; those of a hash key outside the shard's range are counted.
-    ``strict``: an aggregate with such a record is dropped whole and counted, as the Kinesis Client Library does, since
-    the Kinesis Producer Library sends its records again. ``off``: it is delivered as it is.
-    """
-
-    ON = "on"
-    STRICT = "strict"
-    OFF = "off"
-
-
 class StartingPosition(Choice):
     """Where an application begins that has no checkpoints yet. ``TRIM_HORIZON``: at the oldest record that the stream
     still holds. ``LATEST``: behind the newest."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Callable, Protocol
 
@@ -13,7 +14,7 @@ from shardbatch.core.decision import Decision
 from shardbatch.core.position import Position
 from shardbatch.core.root_owner import Handover, Holder
 from shardbatch.core.rows import Columns, Key, Namespace, Row, Table
-from shardbatch.core.shard import Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.slice import NOTHING_ODD, LandedFile, Oddities
 from shardbatch.core.start import Begun, EndRecord, Left, Start
 from shardbatch.core.waiting import NO_WAITING, Waiting
@@ -90,11 +91,36 @@ class LeaseStore(Protocol):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a source can do, declared and never probed."""
+    """What a source can do, declared and never probed.
+
+    ``lineage``: shards end in favour of children, which name their parents. ``instants``: a read can begin at an
+    instant (``AT_TIMESTAMP``), and ``LATEST`` resolves to one. ``arrival_times``: records say when they arrived;
+    without that no interval of them can be read. ``place_lives``: how long a read may stand between two records before
+    the service forgets its place; ``None`` if it never does. ``key_space``: the keys that the open shards divide among
+    them, each shard with its ``hash_range``; ``None`` where shards have no ranges.
+    """
 
     lineage: bool
-    timestamps: bool
-    exact_tip: bool
+    instants: bool
+    arrival_times: bool
+    place_lives: timedelta | None = None
+    key_space: KeyRange | None = None
+
+
+@dataclass(frozen=True)
+class Words:
+    """How those who use a service speak of it, for errors and logs of code that knows no service.
+
+    ``busy`` says with whom its limits are shared and what to do, a sentence that goes on; ``look``, after "look at the
+    stream", how to see its shards. ``foreign``, ``broken`` and ``dropped`` say, after a number of records, what
+    happened to them (:class:`~shardbatch.core.slice.Oddities`).
+    """
+
+    busy: str = "Other readers share what the service allows: lower their rate"
+    look: str = ""
+    foreign: str = "belong to another shard by their key; they were delivered"
+    broken: str = "look like several in one and cannot be taken apart; they were delivered as they are"
+    dropped: str = "came in one with some of another shard; these were DROPPED, as the stream says"
 
 
 @dataclass(frozen=True)
@@ -110,13 +136,21 @@ class Page:
     ``requests`` counts the calls that the page cost, ``waiting`` what the service's limits did. ``arrival_time`` is
     null where the source does not tell it. ``continues`` says that the page has more records of the answer that the
     page before began: nothing was asked since, so it tells nothing newer of the shard.
+
+    ``at_tip`` says that the answer saw nothing behind the page at the moment at which it was made; by it a read ends.
+    Only the source knows how its service shows that, so a source sets it where it is sure, and nowhere else.
+    ``lag_ms`` is how far behind the tip the service says that the page is, ``None`` where it says nothing; services
+    put counts and flags there too. ``silent`` says that the page is no answer at all: the call was refused, or more
+    calls are needed for an answer. It has no records, and tells nothing of the shard.
     """
 
     records: pa.RecordBatch
     next: Position
     ended: bool = False
     children: tuple[Shard, ...] = ()
-    millis_behind_latest: int | None = None
+    at_tip: bool = False
+    lag_ms: int | None = None
+    silent: bool = False
     gone: bool = False
     checkpoint_gone: bool = False
     requests: int = 1
@@ -129,18 +163,42 @@ class Source(Protocol):
     """A sharded stream. Errors are :class:`SourceError`."""
 
     name: str
-    capabilities: Capabilities
+
+    @property
+    def words(self) -> Words:
+        """What messages call what the stream has."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the source can do."""
+        ...
 
     def identity(self) -> str:
-        """What tells this stream from another one of the same name (Kinesis: ARN and creation time)."""
+        """What tells this stream from another one of the same name, as an address and the time of its creation."""
         ...
 
     def list_shards(self) -> Sequence[Shard]:
         """Every shard that the service lists, all pages, parents among them."""
         ...
 
-    def resolve(self, start: Position) -> Position:
-        """A start that stays the same for ever: ``LATEST`` becomes a timestamp or an exact position."""
+    def missing(self, listing: Sequence[Shard]) -> str:
+        """What a listing of this stream lacks, as far as the listing itself shows it; empty if nothing.
+
+        It is in sentences, the first of which goes on after "In 3 listings". Nothing is asked of the service.
+        """
+        ...
+
+    def clock_ms(self) -> int | None:
+        """The service's own time: no record that arrives from now on has an earlier one. ``None`` if it tells none."""
+        ...
+
+    def resolve(self, start: Position, shard_id: str | None = None) -> Position:
+        """A start that always means the same: ``LATEST`` becomes an instant. Every other start stays as it is.
+
+        A source that cannot begin at an instant leaves ``LATEST`` as it is, too. Asked for a shard, it answers with the
+        place behind that shard's last record (``TRIM_HORIZON`` if it never had one).
+        """
         ...
 
     def retention_ms(self) -> int | None:

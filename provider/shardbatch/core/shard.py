@@ -1,69 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shards, their lineage, and the coverage of the hash space."""
+"""Shards, their lineage, and the ranges of keys that they have."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-MAX_HASH_KEY = 2**128 - 1
-
 
 @dataclass(frozen=True)
-class HashRange:
-    """Hash keys ``start`` to ``end``, both included, as unsigned 128-bit integers."""
+class KeyRange:
+    """Keys ``start`` to ``end``, both included, as unsigned integers."""
 
     start: int
     end: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.start <= self.end <= MAX_HASH_KEY:
-            raise ValueError("a hash range lies within 0 and 2**128 - 1 and does not run backwards")
+        if not 0 <= self.start <= self.end:
+            raise ValueError("a range of keys begins at zero or above and does not run backwards")
 
     def __str__(self) -> str:
         return "{}-{}".format(self.start, self.end)
 
     @classmethod
-    def parse(cls, text: str) -> HashRange:
+    def parse(cls, text: str) -> KeyRange:
         """The range of a text that ``str`` made."""
         start, _, end = text.partition("-")
         return cls(int(start), int(end))
 
-    def __contains__(self, hash_key: int) -> bool:
-        return self.start <= hash_key <= self.end
+    def __contains__(self, key: int) -> bool:
+        return self.start <= key <= self.end
+
+    @property
+    def size(self) -> int:
+        """How many keys it has."""
+        return self.end - self.start + 1
 
 
 @dataclass(frozen=True)
 class Shard:
     """A shard as a listing shows it.
 
-    ``parent_shard_ids`` holds whichever of parent and adjacent parent is set (K-2); ``closed`` says that its ending
-    sequence number is known. A source without lineage leaves the rest empty.
+    ``parent_shard_ids`` holds whichever of parent and adjacent parent is set (K-2); ``hash_range`` is the shard's range
+    of keys, of a source that has a key space; ``closed`` says that no record comes any more. A source without lineage
+    leaves the rest empty.
     """
 
     shard_id: str
     parent_shard_ids: tuple[str, ...] = ()
-    hash_range: HashRange | None = None
+    hash_range: KeyRange | None = None
     closed: bool = False
     starting_sequence_number: str | None = None
 
 
-def hash_key(partition_key: str) -> int:
-    """The hash key of a partition key: MD5 of its UTF-8 text as an unsigned integer (Kinesis API reference)."""
-    digest = hashlib.md5(partition_key.encode(), usedforsecurity=False).digest()
-    return int.from_bytes(digest, "big")
-
-
-def holes(ranges: Iterable[HashRange]) -> list[HashRange]:
-    """The parts of the hash space that no range covers; all of it when there are no ranges (KV-6)."""
-    found, expected = [], 0
+def holes(ranges: Iterable[KeyRange], space: KeyRange) -> list[KeyRange]:
+    """The parts of a key space that no range covers; all of it when there are no ranges (KV-6)."""
+    found, expected = [], space.start
     for item in sorted(ranges, key=lambda r: (r.start, r.end)):
         if item.start > expected:
-            found.append(HashRange(expected, item.start - 1))
+            found.append(KeyRange(expected, item.start - 1))
         expected = max(expected, item.end + 1)
-    if expected <= MAX_HASH_KEY:
-        found.append(HashRange(expected, MAX_HASH_KEY))
+    if expected <= space.end:
+        found.append(KeyRange(expected, space.end))
     return found
 
 

@@ -67,10 +67,10 @@ class Gap:
 class Oddities:
     """What a source met and nobody should miss, as numbers of records.
 
-    ``foreign`` were delivered although their hash key is outside their shard's range: a producer may have sent them
-    again, to the right shard. ``broken`` look like an aggregate that cannot be taken apart, and were delivered as they
-    are. ``dropped`` were left out, because the stream's options say so. ``below`` were left out because they stand
-    before the position that was asked for: they were read already, or came late.
+    ``foreign`` were delivered although their key is outside their shard's range: a producer may have sent them again,
+    to the right shard. ``broken`` look like an aggregate that cannot be taken apart, and were delivered as they are.
+    ``dropped`` were left out, because the stream's options say so. ``below`` were left out because they stand before
+    the position that was asked for: they were read already, or came late.
     """
 
     foreign: int = 0

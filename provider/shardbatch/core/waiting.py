@@ -12,7 +12,7 @@ class Waiting:
     """What the service's limits cost a read.
 
     ``seconds`` is the time waited for them: pauses that keep within them, and pauses after refused calls. ``refused``
-    counts calls that were refused for their rate, ``resubscribed`` subscriptions of enhanced fan-out after the first
+    counts calls that were refused for their rate, ``resubscribed`` subscriptions to a shard after the first
     one. Waiting for new records does not count. Sums are rounded to milliseconds.
     """
 

@@ -92,7 +92,7 @@ def connection(conn_id: str) -> Connection:
         ) from shown(error)
 
 
-def aws_hook(service: str, conn_id: str | None, region_name: str | None) -> AwsBaseHook[Any]:
+def aws_hook(service: str, conn_id: str | None, region_name: str | None) -> AwsBaseHook:
     """The amazon provider's hook of a service; ``None`` as id stands for the worker's own credentials.
 
     :raises ConfigurationError: if the connection or the provider is missing.
@@ -114,11 +114,11 @@ def aws_hook(service: str, conn_id: str | None, region_name: str | None) -> AwsB
     hook = AwsBaseHook(aws_conn_id=conn_id, client_type=service, region_name=region_name)
     if found is not None:
         # The hook would look it up again, and go on with the worker's own credentials if it is not found just then.
-        hook.get_connection = lambda _: found  # type: ignore[method-assign]
+        hook.get_connection = lambda conn_id: found  # type: ignore[method-assign]
     return hook
 
 
-def aws_session(hook: AwsBaseHook[Any], region_name: str | None) -> Any:
+def aws_session(hook: AwsBaseHook, region_name: str | None) -> Any:
     """The hook's boto3 session; a role that its connection names is assumed, and again before it ends.
 
     :raises ConfigurationError: if AWS does not allow that.
@@ -136,7 +136,7 @@ def aws_session(hook: AwsBaseHook[Any], region_name: str | None) -> Any:
         ) from error
 
 
-def _session(hook: AwsBaseHook[Any], region_name: str | None) -> Any:
+def _session(hook: AwsBaseHook, region_name: str | None) -> Any:
     if hook.verify is None or not hook.conn_config.role_arn:
         return hook.get_session(region_name=region_name)
     from airflow.providers.amazon.aws.hooks.base_aws import SessionFactory
@@ -157,7 +157,7 @@ def aws_client(service: str, conn_id: str | None, region_name: str | None, **con
     return client_of(hook, aws_session(hook, region_name), TIMEOUTS, **config)
 
 
-def client_of(hook: AwsBaseHook[Any], session: Any, defaults: Mapping[str, Any], **config: Any) -> Any:
+def client_of(hook: AwsBaseHook, session: Any, defaults: Mapping[str, Any], **config: Any) -> Any:
     """The one way from a connection to a client of Kinesis, DynamoDB or S3: with its endpoint (else that of
     ``AWS_ENDPOINT_URL_…``), its ``verify`` (else ``AWS_CA_BUNDLE``), its ``config_kwargs`` with proxies, and a session
     that renews its credentials.
@@ -170,6 +170,7 @@ def client_of(hook: AwsBaseHook[Any], session: Any, defaults: Mapping[str, Any],
     from botocore.exceptions import NoRegionError
 
     service = hook.client_type
+    assert service is not None
     try:
         # The hook's own client would name the calling operator to AWS, for which it looks at every loaded module.
         return session.client(
@@ -248,7 +249,9 @@ def sql_target(conn_id: str) -> SQLTarget:
     return SQLTarget(url.set(port=port), fields.arguments, token)
 
 
-def rds_token(conn_id: str, aws_conn_id: str | None, host: str, port: int, login: str) -> Callable[[], str]:
+def rds_token(
+    conn_id: str, aws_conn_id: str | None, host: str | None, port: int, login: str | None
+) -> Callable[[], str]:
     """Signs a token by which RDS lets a database user in; each lives for 15 minutes. No call is made. The region is the
     one that RDS's host names, else the AWS connection's.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shardbatch.core.ports import Capabilities, Page, Source
+    from shardbatch.core.ports import Capabilities, Page, Source, Words
     from shardbatch.core.position import Position
     from shardbatch.core.shard import Shard
 
@@ -41,6 +41,11 @@ class LazySource:
         """What the source can do."""
         return self._source().capabilities
 
+    @property
+    def words(self) -> Words:
+        """How those who use the service speak of it."""
+        return self._source().words
+
     def identity(self) -> str:
         """What tells this stream from another one of the same name."""
         return self._source().identity()
@@ -49,9 +54,17 @@ class LazySource:
         """Every shard that the service lists."""
         return self._source().list_shards()
 
-    def resolve(self, start: Position) -> Position:
-        """A start that stays the same for ever."""
-        return self._source().resolve(start)
+    def missing(self, listing: Sequence[Shard]) -> str:
+        """What a listing of the stream lacks, or nothing."""
+        return self._source().missing(listing)
+
+    def clock_ms(self) -> int | None:
+        """The service's own time, or ``None`` if it tells none."""
+        return self._source().clock_ms()
+
+    def resolve(self, start: Position, shard_id: str | None = None) -> Position:
+        """A start that always means the same."""
+        return self._source().resolve(start, shard_id)
 
     def retention_ms(self) -> int | None:
         """How long the service keeps a record, or ``None`` if it does not say."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from airflow.sdk.configuration import conf
@@ -13,8 +12,6 @@ from shardbatch.hooks.leases import DynamoDBLeases, Leases, SQLLeases
 from shardbatch.hooks.renamed import by_new_names
 from shardbatch.hooks.staging import Staging
 from shardbatch.masking import masked
-
-Found = TypeVar("Found", Leases, Staging)
 
 #: The deployment of a lease store that nobody else can reach: a SQLite file.
 LOCAL = "local"
@@ -75,7 +72,10 @@ def chosen_leases(given: Leases | None) -> Leases:
 
     :raises ConfigurationError: if there is none, or the setting cannot be read.
     """
-    return _needed("leases", given or default_leases())
+    found = given or default_leases()
+    if found is None:
+        raise _missing("leases")
+    return found
 
 
 def chosen_staging(given: Staging | None) -> Staging:
@@ -83,15 +83,16 @@ def chosen_staging(given: Staging | None) -> Staging:
 
     :raises ConfigurationError: if there is none, or the setting cannot be read.
     """
-    return _needed("staging", given or default_staging())
-
-
-def _needed(name: str, found: Found | None) -> Found:
+    found = given or default_staging()
     if found is None:
-        raise ConfigurationError(
-            f"No {name} given.", remedy=f"Give {name}=, or set [shardbatch] {name} in Airflow's configuration."
-        )
+        raise _missing("staging")
     return found
+
+
+def _missing(name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"No {name} given.", remedy=f"Give {name}=, or set [shardbatch] {name} in Airflow's configuration."
+    )
 
 
 def leases_of(text: str, where: str) -> Leases:

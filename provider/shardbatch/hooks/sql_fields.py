@@ -55,7 +55,7 @@ _MYSQL_NAMES = {
     "tls": "ssl",
 }
 #: Values that say nothing, as a form leaves them.
-_BLANK = (None, "", {}, [])
+_BLANK: tuple[object, ...] = (None, "", {}, [])
 _BOOLS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 

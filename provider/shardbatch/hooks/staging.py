@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from shardbatch.errors import ConfigurationError, ConnectionUnknown
@@ -124,7 +124,8 @@ def s3_file_system(conn_id: str | None, region_name: str | None = None) -> FileS
             remedy='Put it one level deeper: "service_config": {"s3": {"extra_args": {…}}}.',
         )
     session = aws_session(hook, region_name)
-    if hook.config.signature_version is not UNSIGNED and session.get_credentials() is None:
+    config: Any = hook.config
+    if config.signature_version is not UNSIGNED and session.get_credentials() is None:
         raise ConnectionUnknown(  # a worker's role has none while its metadata service is away
             f"The connection {conn_id!r} gives no AWS credentials for the staging area.",
             remedy="Put them into the connection, or give the workers a role. It is tried again.",
@@ -132,7 +133,7 @@ def s3_file_system(conn_id: str | None, region_name: str | None = None) -> FileS
     seconds = seconds_setting("staging_timeout")
     defaults = {"read_timeout": seconds, "connect_timeout": min(seconds, 10.0), "retries": {"mode": "standard"}}
     # A body is not hashed for its signature: its checksum is signed, and over TLS botocore leaves the hash out, too.
-    s3 = {"payload_signing_enabled": False, **(hook.config.s3 or {})}
+    s3 = {"payload_signing_enabled": False, **(config.s3 or {})}
     client = client_of(hook, session, defaults, max_pool_connections=64, s3=s3)
     again = partial(s3_file_system, conn_id, region_name)
     return s3_over(client, hook.service_config.get("extra_args"), again)

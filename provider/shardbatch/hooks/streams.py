@@ -1,169 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which stream is read, as an author says it."""
+"""What an author's class of streams gives, whatever the service is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
-
-from shardbatch.core.choices import Choice, chosen
-from shardbatch.core.policies import Deaggregate, FanOut, StartingPosition
-from shardbatch.core.position import LATEST, TRIM_HORIZON, Position, at_timestamp
-from shardbatch.errors import ConfigurationError
-from shardbatch.hooks.arns import region_for, require_one_region
-from shardbatch.hooks.connections import aws_client, require_id
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from shardbatch.core.ports import Source
-
-#: Arguments that take one of a few words, and what they take beside them.
-CHOICES: tuple[tuple[str, type[Choice], str], ...] = (
-    ("start", StartingPosition, "an aware datetime"),
-    ("deaggregate", Deaggregate, ""),
-    ("fan_out", FanOut, ""),
-)
+    from shardbatch.core.position import Position
 
 
-@dataclass(frozen=True)
-class KinesisStream:
-    """A Kinesis data stream. All texts may be templates.
+class Stream(Protocol):
+    """Which stream is read, as an author says it. Its texts may be templates.
 
-    :param name: the stream's name, or its ARN (for the stream of another account).
-    :param stream_arn: the ARN, instead of the name.
-    :param aws_conn_id: Airflow's AWS connection, default ``aws_default``; endpoint, role and region are taken from it.
-        ``None`` stands for the worker's own credentials.
-    :param region_name: default: the ARN's, else the connection's. Another one than the ARN's is refused.
-    :param start: where an application begins that has no checkpoints yet: ``TRIM_HORIZON`` (default: all that the
-        stream still holds), ``LATEST``, or an aware ``datetime`` (records that arrived then or later; while it lies
-        ahead of the stream's clock, runs find nothing to read). Counts once.
-    :param page_records: records that one answer may hold at most, default 10,000 (1 to 10,000); those of aggregates
-        are landed in pages of as many.
-    :param calls_per_second: calls that a read makes on one shard, default 4 (above 0, at most 5, which is all that the
-        service allows the readers of a shard together).
-    :param deaggregate: what is done with a record that a producer packed from several (KPL aggregation). ``on``
-        (default): its records are delivered one by one, each with a ``sub_sequence_number``; those whose hash key is
-        outside the shard's range, as after a reshard, too. ``strict``: an aggregate with such a record is dropped
-        whole, as the Kinesis Client Library does, and counted; right only if every producer sends its records again,
-        as the Kinesis Producer Library does. ``off``: it is delivered as it is, one record.
-    :param fan_out: enhanced fan-out: a consumer of the application's own, which gives each shard's 2 MiB a second
-        undivided, and for which AWS charges by shard and hour while it is registered, and by GB. ``auto``
-        (default): for a shard that polling, as measured, cannot read to its tip within ``ReadLimits.duration``, if the
-        connection's role may; ``always``; ``never``. An interval run polls.
-    :raises ConfigurationError: for a stream without a name, what is neither a name nor an ARN, an unknown start,
-        ``deaggregate`` or ``fan_out``, a ``datetime`` without a zone, a number out of its range, or a region that is
-        not the ARN's.
+    Make it a frozen dataclass: Airflow keeps the text of an operator's arguments with each version of a DAG, so an
+    object must have the same text each time the DAG file is parsed. Import the vendor's library in :meth:`open` only.
     """
-
-    name: str = ""
-    stream_arn: str = ""
-    aws_conn_id: str | None = "aws_default"
-    region_name: str | None = None
-    start: StartingPosition | str | datetime = StartingPosition.TRIM_HORIZON
-    page_records: int = 10_000
-    calls_per_second: float = 4.0
-    deaggregate: Deaggregate | str = Deaggregate.ON
-    fan_out: FanOut | str = FanOut.AUTO
-
-    def __post_init__(self) -> None:
-        if bool(self.name) == bool(self.stream_arn):
-            raise ConfigurationError(
-                "KinesisStream has neither or both of a name and stream_arn.", remedy="Give one of them."
-            )
-        require_id("KinesisStream(aws_conn_id)", self.aws_conn_id)
-        self._require_pace()
-        if isinstance(self.start, datetime) and self.start.utcoffset() is None:
-            raise ConfigurationError(
-                f"KinesisStream(start={self.start}) has no time zone.", remedy="Give an aware datetime."
-            )
-        self._require_texts(lambda text: "{{" not in str(text))
-
-    def _require_texts(self, known: Callable[[object], bool]) -> None:
-        """See that texts that are ``known``, since they are no templates any more, can be used."""
-        if known(self.address):
-            self._require_address()
-            require_one_region("KinesisStream", self.address, self.region_name)
-        for name, kind, other in CHOICES:
-            value = getattr(self, name)
-            if known(value) and not (name == "start" and isinstance(value, datetime)):
-                object.__setattr__(self, name, chosen(kind, value, f"KinesisStream({name}={value!r})", other=other))
-
-    def _require_address(self) -> None:
-        arn = self.address.startswith("arn:")
-        named = ":stream/" in self.address and ":kinesis:" in self.address if arn else not {"/", ":"} & {*self.address}
-        if not named or (self.stream_arn and not arn):
-            raise ConfigurationError(
-                f"KinesisStream({self.address!r}) is neither the name nor the ARN of a Kinesis stream.",
-                remedy="Give a name, or an ARN like arn:aws:kinesis:REGION:ACCOUNT:stream/NAME.",
-            )
-
-    def _require_pace(self) -> None:
-        for name, fits, words in (
-            ("page_records", 1 <= self.page_records <= 10_000, "1 to 10,000"),
-            ("calls_per_second", 0 < self.calls_per_second <= 5, "above 0 and at most 5"),
-        ):
-            if not fits:
-                raise ConfigurationError(
-                    f"KinesisStream({name}={getattr(self, name)}) is out of range.", remedy=f"It is {words}."
-                )
 
     @property
     def address(self) -> str:
-        """The name or the ARN, whichever was given."""
-        return self.stream_arn or self.name
+        """The text that names the stream, as the author gave it."""
+        ...
 
     @property
     def stream_name(self) -> str:
-        """The name that stands in the namespace; of an ARN, its last part."""
-        return self.address.rpartition("/")[2]
+        """The name that stands in the namespace: up to 255 printable characters, no slash. Once the templates are
+        rendered, two streams of one application have two names."""
+        ...
 
     @property
     def position(self) -> Position:
-        """The start as a position."""
-        if isinstance(self.start, datetime):
-            return at_timestamp(round(self.start.timestamp() * 1000))
-        return LATEST if self.start == StartingPosition.LATEST else TRIM_HORIZON
+        """Where an application begins that has no checkpoints yet: ``TRIM_HORIZON``, ``LATEST`` or an instant."""
+        ...
 
-    def rendered(self, render: Callable[[str], str]) -> KinesisStream:
+    def rendered(self, render: Callable[[str], str]) -> Stream:
         """With its templates rendered.
 
         :raises ConfigurationError: for a text that rendering left unusable.
         """
-        done = replace(
-            self,
-            name=render(self.name),
-            stream_arn=render(self.stream_arn),
-            aws_conn_id=None if self.aws_conn_id is None else render(self.aws_conn_id),
-            region_name=None if self.region_name is None else render(self.region_name),
-            start=self.start if isinstance(self.start, datetime) else render(self.start),
-            deaggregate=render(self.deaggregate),
-            fan_out=render(self.fan_out),
-        )
-        done._require_texts(lambda text: True)
-        return done
+        ...
 
     def open(self, app_name: str = "", budget: timedelta | None = None) -> Source:
         """The source; no call is made yet.
 
-        :param app_name: the application, whose name a consumer of fan-out has.
-        :param budget: time that one task reads; ``None``: without end, so that there is nothing to be too slow for.
+        :param app_name: the application that reads.
+        :param budget: time that one task reads; ``None``: without end.
         :raises ConfigurationError: if the connection or a library is missing.
         """
-        client = aws_client(
-            "kinesis",
-            self.aws_conn_id,
-            region_for(self.address, self.region_name),
-            retries={"total_max_attempts": 1, "mode": "standard"},  # the source itself retries, at the shard's pace
-            max_pool_connections=64,
-        )
-        from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
-
-        options = KinesisOptions(
-            page_records=self.page_records,
-            calls_per_second=self.calls_per_second,
-            deaggregate=Deaggregate(self.deaggregate),
-        )
-        if budget is not None:
-            options = replace(options, fan_out=FanOut(self.fan_out), app_name=app_name, budget=budget)
-        return KinesisSource(client, self.address, options=options)
+        ...

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, Kind, Position
-from shardbatch.core.shard import HashRange, Shard, generations
+from shardbatch.core.shard import KeyRange, Shard, generations
 from shardbatch.errors import ConfigurationError
 
 
@@ -40,7 +40,7 @@ class KclLease:
     stream: KclStream | None = None
     parent_shard_ids: tuple[str, ...] = ()
     child_shard_ids: tuple[str, ...] = ()
-    hash_range: HashRange | None = None
+    hash_range: KeyRange | None = None
     prepared: str | None = None
 
     def position(self, start: Position | None) -> Position:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shardbatch.core.shard import HashRange
+from shardbatch.core.shard import KeyRange
 from shardbatch.errors import ConfigurationError, StoreError
 from shardbatch.kcl.lease import KclLease, KclStream
 from shardbatch.stores.dynamodb import DENIED
@@ -134,6 +134,6 @@ def _texts(item: Item, name: str) -> tuple[str, ...]:
     return tuple(sorted(item.get(name, {}).get("SS", ())))
 
 
-def _hash_range(item: Item) -> HashRange | None:
+def _hash_range(item: Item) -> KeyRange | None:
     first, last = _text(item, "startingHashKey"), _text(item, "endingHashKey")
-    return HashRange(int(first), int(last)) if first and last else None
+    return KeyRange(int(first), int(last)) if first and last else None

@@ -16,9 +16,8 @@ from shardbatch.control.action import TRIES, Action, Done
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
 from shardbatch.core.lease import Lease
-from shardbatch.core.ports import SYSTEM_CLOCK, Clock, LeaseStore, Say, Source
+from shardbatch.core.ports import Say, Source
 from shardbatch.core.position import TRIM_HORIZON, Position
-from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError, LeaseLost, WorkersAlive
 from shardbatch.kcl.lease import KclLease, KclLeases, Taken, of_stream, plan_import
 from shardbatch.run.consumer import first_count
@@ -33,36 +32,27 @@ LOOKS = 6
 
 
 def import_kcl(
-    store: LeaseStore,
-    namespace: Namespace,
+    action: Action,
     *,
     source: Source,
     kcl: KclLeases,
-    actor: str,
-    reason: str,
     start: Position | None = None,
     watched: timedelta = WATCHED,
-    dry_run: bool = True,
-    clock: Clock = SYSTEM_CLOCK,
     say: Say = log.info,
 ) -> tuple[Done, ...]:
     """Make an application that goes on where a KCL application stands; its table is left as it is.
 
-    All or nothing: if one of KCL's leases names no place, none is imported.
+    All or nothing: if one of KCL's leases names no place, none is imported. KCL may be at work during a preview.
 
     :param start: where shards begin of which KCL says ``LATEST`` or ``AT_TIMESTAMP`` and no instant: ``TRIM_HORIZON``
         or an instant. Default: none, then such a lease is left, and with it all.
     :param watched: how long KCL's leases must stand still by this machine's monotonic clock, default 30 seconds; less
         than twice the failover time of its workers may overlook one that is alive.
-    :param dry_run: only say what would be done (default); KCL may be at work meanwhile.
     :raises WorkersAlive: if a lease of KCL's moved.
     :raises ConfigurationError: if the application has leases of its own, the table is none of KCL's or of another
         stream, the start is a record, the time is not above zero, or the reason is empty.
     """
-    action = Action(
-        namespace=namespace, store=store, clock=clock, verb="import", past="imported",
-        actor=actor, reason=reason, dry_run=dry_run,
-    )  # fmt: skip
+    store, dry_run = action.store, action.dry_run
     action.require_reason()
     _require_choice(start, watched)
     identity = source.identity()
@@ -161,7 +151,7 @@ def _write(
 ) -> tuple[Done, ...]:
     text = "{} leases of the KCL table {}".format(len(seen), kcl.name)
     note = action.note(text)
-    row = _begin(action, identity, replace(action, past="began to import").note(text))
+    row = _begin(action, identity, replace(action, verb=replace(action.verb, past="began to import")).note(text))
     rows = {lease.shard_id: lease for lease in action.leases()}
     told = [_bring(action, taken, rows.get(taken.shard.shard_id), note) for taken in plan]
     if any(item.result == "left" for item in told):

@@ -14,6 +14,8 @@ from shardbatch.local.fields import NAME
 from shardbatch.local.options import Options
 from shardbatch.local.server import StreamServer
 
+SHORTEST_TABLE_NAME = 3
+
 
 def parse_stream(text: str) -> tuple[str, int]:
     """``name:shards`` or ``name`` (one shard)."""
@@ -21,6 +23,14 @@ def parse_stream(text: str) -> tuple[str, int]:
     if not NAME.fullmatch(name) or not (shards or "1").isdigit() or int(shards or 1) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME:SHARDS, for example orders:4")
     return name, int(shards or 1)
+
+
+def parse_table(text: str) -> tuple[str, int]:
+    """As :func:`parse_stream`, for a table and the shards of its stream."""
+    name, shards = parse_stream(text)
+    if len(name) < SHORTEST_TABLE_NAME:
+        raise argparse.ArgumentTypeError(f"{name!r}: the name of a table has at least {SHORTEST_TABLE_NAME} characters")
+    return name, shards
 
 
 def parse_port(text: str) -> int:
@@ -32,13 +42,23 @@ def parse_port(text: str) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser("shardbatch.local", description="The Kinesis API in memory, on loopback.")
+    parser = argparse.ArgumentParser(
+        "shardbatch.local", description="Kinesis and DynamoDB Streams in memory, on loopback."
+    )
     parser.add_argument(
         "--port", type=parse_port, default=0, help="port to listen on; default: a free one, see the output"
     )
     parser.add_argument("--host", default="127.0.0.1", help="loopback address to listen on; default 127.0.0.1")
     parser.add_argument(
         "--stream", type=parse_stream, action="append", default=[], metavar="NAME:SHARDS", help="make one; repeatable"
+    )
+    parser.add_argument(
+        "--table",
+        type=parse_table,
+        action="append",
+        default=[],
+        metavar="NAME[:SHARDS]",
+        help="make a table with the key attribute id, a text, and a stream of both images; repeatable",
     )
     parser.add_argument("--account", default=Options.account_id, help="12-digit account; default %(default)s")
     parser.add_argument("--region", default=Options.region, help="region in ARNs; default %(default)s")
@@ -68,6 +88,8 @@ def main(arguments: list[str] | None = None) -> int:
         )
         for name, shards in given.stream:
             server.engine.create(name, shards)
+        for name, shards in given.table:
+            server.tables.create(name, shards=shards)
     except (ValueError, ServiceError) as error:
         parser.error(str(error))
     over = threading.Event()

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Kinesis API: from the body of a request to the body of an answer, faults and the log of calls included."""
+"""From the body of a request to the body of an answer, faults and the log of calls included."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +12,8 @@ from shardbatch.local.addressing import Addressing
 from shardbatch.local.calls import Call, Calls
 from shardbatch.local.consumer_operations import ConsumerOperations
 from shardbatch.local.consumers import Consumers
+from shardbatch.local.dynamodb.service import dynamodb_services
+from shardbatch.local.dynamodb.tables import Tables
 from shardbatch.local.engine import Engine
 from shardbatch.local.event_stream import OPENING
 from shardbatch.local.failure import ServiceError
@@ -23,11 +24,11 @@ from shardbatch.local.listing_operations import ListingOperations
 from shardbatch.local.record_operations import RecordOperations
 from shardbatch.local.records import Records
 from shardbatch.local.request import Request
+from shardbatch.local.service import JSON_1_1, Operation, Service
 from shardbatch.local.stream_operations import StreamOperations
 from shardbatch.local.subscription import Subscription, Subscriptions
 
 TARGET = "Kinesis_20131202"
-Operation = Callable[[Request], "bytes | Subscription"]
 
 
 @dataclass(frozen=True)
@@ -42,24 +43,29 @@ class Reply:
     reset: bool = False
     subscription: Subscription | None = None
     """What comes after the body, event by event."""
+    content_type: str = JSON_1_1
 
 
 class Api:
-    """All operations over one engine."""
+    """All operations of all services, over one engine."""
 
     def __init__(self, engine: Engine, faults: Faults, calls: Calls) -> None:
         self.engine = engine
         self.faults = faults
         self.calls = calls
         self.records = Records(engine)
+        self.tables = Tables(engine)
         self._addressing = Addressing(engine)
-        consumers = Consumers(engine)
-        subscriptions = Subscriptions(engine, consumers, faults, calls)
+        self._services = {service.target: service for service in (self._kinesis(), *dynamodb_services(self.tables))}
+
+    def _kinesis(self) -> Service:
+        consumers = Consumers(self.engine)
+        subscriptions = Subscriptions(self.engine, consumers, self.faults, self.calls)
         streams = StreamOperations(self._addressing, consumers)
-        listing = ListingOperations(self._addressing, Listing(engine), consumers)
+        listing = ListingOperations(self._addressing, Listing(self.engine), consumers)
         fan_out = ConsumerOperations(self._addressing, consumers, self.records, subscriptions)
         records = RecordOperations(self._addressing, self.records)
-        self._operations: dict[str, Operation] = {
+        operations: dict[str, Operation] = {
             "AddTagsToStream": streams.add_tags,
             "CreateStream": streams.create_stream,
             "DecreaseStreamRetentionPeriod": streams.decrease_retention,
@@ -87,6 +93,7 @@ class Api:
             "UpdateShardCount": streams.update_shard_count,
             "UpdateStreamMode": streams.update_stream_mode,
         }
+        return Service(TARGET, operations, self._addressing.note)
 
     def answer(self, target: str, body: bytes, authorization: str = "") -> Reply:
         """Serve one call.
@@ -97,17 +104,21 @@ class Api:
         """
         arrived = time.monotonic()
         account, region = self._addressing.caller(authorization)
-        request = Request(target.rpartition(".")[2], Fields({}), account, region)
+        service_name, _, operation_name = target.rpartition(".")
+        request = Request(operation_name, Fields({}), account, region)
+        service = self._services.get(service_name)
         with self.engine.lock:
             clock_ms = self.engine.clock.now_ms()
             try:
-                operation = self._resolve(target)
+                if service is None:
+                    raise ServiceError("UnknownOperationException", f"X-Amz-Target {target!r} is unknown here")
+                operation = _resolve(service, operation_name)
                 request.fields = Fields(_parse(body))
-                self._addressing.note(request)
+                service.note(request)
                 request.faults = self.faults.take(request.operation, request.stream, request.shard)
-                reply = self._serve(operation, request)
+                reply = self._serve(operation, request, service.content_type)
             except ServiceError as error:
-                reply = _refuse(error)
+                reply = _refuse(error, service)
         reply = _spoil(reply, request)
         self.calls.add(
             Call(
@@ -124,20 +135,22 @@ class Api:
         )
         return reply
 
-    def _resolve(self, target: str) -> Operation:
-        service, _, name = target.rpartition(".")
-        if service != TARGET or name not in self._operations:
-            raise ServiceError("UnknownOperationException", f"X-Amz-Target {target!r} is unknown here")
-        return self._operations[name]
-
     @staticmethod
-    def _serve(operation: Operation, request: Request) -> Reply:
+    def _serve(operation: Operation, request: Request, content_type: str) -> Reply:
         planned, reset = request.fault(FaultKind.ERROR), request.fault(FaultKind.RESET)
         lost = [fault for fault in (planned, reset) if fault is not None and not fault.applied]
         body = b"" if lost else operation(request)
         if planned is not None:
             raise ServiceError(planned.error, planned.message, planned.status)
-        return Reply(200, body) if isinstance(body, bytes) else Reply(200, OPENING, subscription=body)
+        if isinstance(body, bytes):
+            return Reply(200, body, content_type=content_type)
+        return Reply(200, OPENING, subscription=body)
+
+
+def _resolve(service: Service, name: str) -> Operation:
+    if name not in service.operations:
+        raise ServiceError("UnknownOperationException", f"{service.target} has no {name!r} here{service.scope}")
+    return service.operations[name]
 
 
 def _parse(body: bytes) -> dict[str, Any]:
@@ -150,9 +163,10 @@ def _parse(body: bytes) -> dict[str, Any]:
     return values
 
 
-def _refuse(error: ServiceError) -> Reply:
-    body = json.dumps({"__type": error.code, "message": error.message}).encode()
-    return Reply(error.status, body, error.code)
+def _refuse(error: ServiceError, service: Service | None) -> Reply:
+    space, content_type = ("", JSON_1_1) if service is None else (service.error_space, service.content_type)
+    body = json.dumps({"__type": space + error.code, "message": error.message}).encode()
+    return Reply(error.status, body, error.code, content_type=content_type)
 
 
 def _spoil(reply: Reply, request: Request) -> Reply:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from shardbatch.local.api import Api
+from shardbatch.local.dynamodb.control import TableControl
 from shardbatch.local.failure import ServiceError
 from shardbatch.local.http import HttpReply, HttpRequest
 
@@ -18,9 +19,9 @@ Json = dict[str, Any]
 
 
 class Control:
-    """Clock, options, faults, log of calls, trimming, and a look at the streams."""
+    """Clock, options, faults, log of calls, trimming, tables, and a look at the streams."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, tables: TableControl) -> None:
         self._api = api
         self._engine = api.engine
         self._routes: dict[tuple[str, str], Callable[[Json], object]] = {
@@ -36,6 +37,15 @@ class Control:
             ("DELETE", "calls"): lambda _: api.calls.clear(),
             ("POST", "trim"): self._trim,
             ("GET", "streams"): self._show_streams,
+            ("GET", "tables"): lambda _: tables.show(),
+            ("POST", "tables/create"): lambda given: {"stream": tables.create(**given)},
+            ("POST", "tables/fill"): lambda given: {"written": tables.fill(**given)},
+            ("POST", "tables/roll"): lambda given: {"children": tables.roll(**given)},
+            ("POST", "tables/split"): lambda given: {"children": tables.split(**given)},
+            ("POST", "tables/trim"): lambda given: {"trimmed": tables.trim(**given)},
+            ("POST", "tables/enable"): lambda given: {"stream": tables.enable(**given)},
+            ("POST", "tables/disable"): lambda given: tables.disable(**given),
+            ("POST", "tables/expire"): lambda given: {"expired": tables.expire(**given)},
             ("POST", "reset"): self._reset,
         }
 
@@ -89,6 +99,7 @@ class Control:
 
     def _reset(self, _: Json) -> None:
         self._engine.clear()
+        self._api.tables.clear()
         self._api.faults.clear()
         self._api.calls.clear()
 

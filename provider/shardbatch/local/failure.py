@@ -3,7 +3,12 @@
 
 from __future__ import annotations
 
-_STATUS = {"InternalFailure": 500, "InternalFailureException": 500, "ServiceUnavailable": 503}
+_STATUS = {
+    "InternalFailure": 500,
+    "InternalFailureException": 500,
+    "InternalServerError": 500,
+    "ServiceUnavailable": 503,
+}
 
 
 def status_of(code: str) -> int:

@@ -34,11 +34,16 @@ class HttpRequest:
 class Event(Protocol):
     """Part of an answer, and what goes wrong on the way, as in an answer; nothing comes after the ``last`` one."""
 
-    body: bytes
-    last: bool
-    delay: float
-    keep: float | None
-    reset: bool
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def last(self) -> bool: ...
+    @property
+    def delay(self) -> float: ...
+    @property
+    def keep(self) -> float | None: ...
+    @property
+    def reset(self) -> bool: ...
 
 
 class Events(Protocol):

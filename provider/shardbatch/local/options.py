@@ -48,6 +48,23 @@ class Options:
     """Life of a shard iterator."""
     token_seconds: float = 300.0
     """Life of a listing token."""
+    table_shards: int = 1
+    """Open shards that the stream of a table begins with; 1 or more."""
+    enable_seconds: float = 0.0
+    """How long a table's stream stays ENABLING, and DISABLING; 0 or more."""
+    roll_seconds: float = 0.0
+    """Age at which an open shard of a table's stream closes and gets one child; the service does so after about 14,400.
+    0: only when told to."""
+    change_iterator_seconds: float = 900.0
+    """Life of an iterator of a table's stream."""
+    child_listings: int = 0
+    """So many calls of DescribeStream do not show a new child shard yet; 0 or more."""
+    child_seconds: float = 0.0
+    """So long listings do not show a new child shard yet; 0 or more."""
+    child_filter: bool = True
+    """DescribeStream knows the filter CHILD_SHARDS; False: it ignores it."""
+    repeated_shards: int = 0
+    """So many shards of the page before stand once more at the beginning of a page of DescribeStream; 0 or more."""
 
     def update(self, **changes: Any) -> None:
         """Change some options.

@@ -204,15 +204,7 @@ class Records:
         :param forget: closed shards also leave the listing
         """
         shards = [self._engine.find_shard(stream, shard_id)] if shard_id else list(stream.shards.values())
-        gone = 0
-        for shard in shards:
-            if before is not None:
-                limit = shard.count_at(int(before))
-            elif before_ms is not None:
-                limit = shard.count_since(before_ms)
-            else:
-                limit = shard.next_count - (keep or 0)
-            gone += shard.trim(limit)
+        gone = sum(shard.drop(before, before_ms, keep) for shard in shards)
         if forget:
             stream.forget([shard for shard in shards if shard.closed])
         return gone

@@ -13,13 +13,12 @@ from shardbatch.local.api import Api
 from shardbatch.local.calls import Calls
 from shardbatch.local.clock import Clock
 from shardbatch.local.control import PREFIX, Control
+from shardbatch.local.dynamodb.control import TableControl
 from shardbatch.local.engine import Engine
 from shardbatch.local.event_stream import CONTENT_TYPE
 from shardbatch.local.faults import Faults
 from shardbatch.local.http import Connection, HttpReply, HttpRequest
 from shardbatch.local.options import Options
-
-JSON_BODY = "application/x-amz-json-1.1"
 
 
 def is_loopback(host: str) -> bool:
@@ -31,7 +30,9 @@ def is_loopback(host: str) -> bool:
 
 
 class StreamServer:
-    """A Kinesis API on loopback, for tests and demonstrations. Everything is in memory and goes when it stops.
+    """Kinesis and DynamoDB Streams on loopback, for tests and demonstrations.
+
+    Everything is in memory and goes when it stops.
 
     Use it as a context manager::
 
@@ -66,7 +67,9 @@ class StreamServer:
         self._host = host
         self._port = port
         self._api = Api(self.engine, self.faults, self.calls)
-        self._control = Control(self._api)
+        self.tables = TableControl(self._api.tables)
+        """Tables, and the streams of their changes."""
+        self._control = Control(self._api, self.tables)
         self._connections: set[Connection] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -172,7 +175,7 @@ class StreamServer:
             request.headers.get("x-amz-target", ""), request.body, request.headers.get("authorization", "")
         )
         events = reply.subscription
-        content_type = JSON_BODY if events is None else CONTENT_TYPE
+        content_type = reply.content_type if events is None else CONTENT_TYPE
         return HttpReply(
             reply.status, reply.body, content_type, reply.error, reply.delay, reply.keep, reply.reset, events
         )

@@ -80,10 +80,7 @@ class Stream:
 
     def trim(self, shard: Shard, now_ms: int) -> None:
         """Drop the shard's records that are past the retention."""
-        horizon = self.horizon_ms(now_ms)
-        oldest = shard.arrival_ms(0)
-        if oldest is not None and oldest <= horizon:
-            shard.trim(shard.count_since(horizon + 1))
+        shard.expire(self.horizon_ms(now_ms))
 
     def set_retention(self, hours: int, now_ms: int) -> None:
         """Change the retention; what is trimmed by now never comes back."""

@@ -48,7 +48,7 @@ class Throttle:
     def admit_read(self, now_ms: int) -> bool:
         """Whether the shard answers a read now; if so, the call is counted."""
         rested = self._meter.rested(now_ms)
-        return rested and now_ms >= self._rest_until_ms and _admit(self._calls, now_ms)
+        return rested and now_ms >= self._rest_until_ms and admit(self._calls, now_ms)
 
     def count_read(self, size: int, full: bool, now_ms: int) -> None:
         """Charge an answer of ``size`` bytes; a ``full`` one (cut at 10 MiB) makes the shard refuse for 5 s."""
@@ -58,7 +58,7 @@ class Throttle:
 
     def admit_iterator(self, now_ms: int) -> bool:
         """Whether the shard gives an iterator now; if so, the call is counted."""
-        return _admit(self._iterators, now_ms)
+        return admit(self._iterators, now_ms)
 
     def admit_write(self, size: int, now_ms: int) -> bool:
         """Whether the shard takes a record of ``size`` bytes now; if so, it is counted."""
@@ -72,7 +72,7 @@ class Throttle:
         return True
 
 
-def _admit(calls: deque[int], now_ms: int) -> bool:
+def admit(calls: deque[int], now_ms: int) -> bool:
     """Whether a second has passed since the oldest of the calls that one second may have; if so, this one counts."""
     if len(calls) == calls.maxlen and now_ms - calls[0] < 1000:
         return False

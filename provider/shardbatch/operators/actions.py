@@ -7,7 +7,6 @@ it was; what was done already when it is tried again is no failure.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from shardbatch.errors import ConfigurationError, VerbRefused
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
 from shardbatch.tasks.actions import Actions
@@ -49,7 +48,7 @@ class ActionOperator(RendersOnce):
         self,
         *,
         app_name: str,
-        stream: KinesisStream,
+        stream: Stream,
         reason: str,
         leases: Leases | None = None,
         staging: Staging | None = None,
@@ -74,10 +73,6 @@ class ActionOperator(RendersOnce):
         """The rows that are meant."""
         return Actions(self.app_name, self.stream, self.leases, self.staging)
 
-    @abstractmethod
-    def choice(self) -> dict[str, Any]:
-        """What is chosen, as the use-case wants it."""
-
     def execute(self, context: Context) -> dict[str, Any]:
         """Do it, or say what would be done."""
         with final_errors():
@@ -88,9 +83,9 @@ class ActionOperator(RendersOnce):
                 self.verb,
                 context,
                 self.log.info,
+                given=self,
                 reason=self.reason,
                 preview=preview,
-                **self.choice(),
             )
             if answer["left"] and not preview:
                 context["ti"].xcom_push(key="return_value", value=answer)
@@ -112,10 +107,6 @@ class _OfBatch(ActionOperator):
         super().__init__(**kwargs)
         self.batch_id = batch_id
         self.scope = scope
-
-    def choice(self) -> dict[str, Any]:
-        """The batch."""
-        return {"batch_id": self.batch_id, "scope": self.scope}
 
 
 class ParkBatchOperator(_OfBatch):
@@ -144,10 +135,6 @@ class _OfBatchForced(_OfBatch):
     def __init__(self, *, force: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.force = force
-
-    def choice(self) -> dict[str, Any]:
-        """The batch, and whether its owner is asked."""
-        return {**super().choice(), "force": self.force}
 
 
 class SetAsideBatchOperator(_OfBatchForced):
@@ -205,15 +192,6 @@ class ReleaseOperator(ActionOperator):
         self.batch_id = batch_id
         self.scope = scope
 
-    def choice(self) -> dict[str, Any]:
-        """The owner, the shards or the batch."""
-        return {
-            "owner": self.lease_owner,
-            "shards": _names(self.shards),
-            "batch_id": self.batch_id,
-            "scope": self.scope,
-        }
-
 
 class AcceptGapOperator(ActionOperator):
     """Lets shards go on behind records that expired unread.
@@ -231,10 +209,6 @@ class AcceptGapOperator(ActionOperator):
         self.shards = shards
         self.every = every
         self.scope = scope
-
-    def choice(self) -> dict[str, Any]:
-        """The shards, or all."""
-        return {"shards": _names(self.shards), "every": self.every, "scope": self.scope}
 
 
 class ResetOperator(ActionOperator):
@@ -266,24 +240,3 @@ class ResetOperator(ActionOperator):
         self.every = every
         self.stream_id = stream_id
         self.force = force
-
-    def choice(self) -> dict[str, Any]:
-        """The shards, or all, and where they go."""
-        return {
-            "to": self.to,
-            "shards": _names(self.shards),
-            "every": self.every,
-            "stream_id": self.stream_id,
-            "force": self.force,
-        }
-
-
-def _names(shards: Sequence[str]) -> list[str]:
-    """Shards as a list, or as the text that a template makes of them: with commas between, or a list as Python or JSON
-    writes it."""
-    if not isinstance(shards, str):
-        return list(shards)
-    text = shards.strip()
-    if text.startswith(("[", "(")):
-        text = ",".join(name.strip(" \"'") for name in text.strip("[]()").split(","))
-    return [name.strip() for name in text.split(",") if name.strip()]

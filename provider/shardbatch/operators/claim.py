@@ -64,10 +64,10 @@ class ClaimOperator(ComesBack):
 
     def _frozen_before(self, ti: Any) -> str | None:
         """The batch that this run has frozen, if freeze will not run after this claim."""
-        batch_id = ti.xcom_pull(task_ids=self.freeze_task, key="batch_id") if self.freeze_task else None
-        if (
-            not batch_id
-            or task_states(ti.dag_id, ti.run_id, [self.freeze_task]).get(self.freeze_task) not in TASK_FINAL
-        ):
+        freeze = self.freeze_task
+        if not freeze:
+            return None
+        batch_id = ti.xcom_pull(task_ids=freeze, key="batch_id")
+        if not batch_id or task_states(ti.dag_id, ti.run_id, [freeze]).get(freeze) not in TASK_FINAL:
             return None
         return str(batch_id)

@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import DownstreamTasksSkipped
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.renamed import renamed
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import renderer
 from shardbatch.tasks.application import ApplicationSpec
@@ -102,7 +102,7 @@ def record_end(
     *,
     freeze_task: str,
     app_name: str,
-    stream: KinesisStream,
+    stream: Stream,
     leases: Leases | None = None,
     staging: Staging | None = None,
     group_id: str = "",

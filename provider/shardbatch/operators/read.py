@@ -31,7 +31,7 @@ class ReadOperator(Step):
     them, at least 30 seconds, is kept for that.
 
     Its output is small: ``records``, ``bytes``, ``shards``, ``ended``, ``gaps``, ``foreign``, ``broken``, ``dropped``
-    (records, see ``KinesisStream``), ``below`` (records that stand before the place that was asked for and were left
+    (records, as the stream says), ``below`` (records that stand before the place that was asked for and were left
     out), ``waited_s``, ``refused`` and ``resubscribed`` (time waited for the service's limits, calls refused for their
     rate, subscriptions renewed), ``lost``, ``seconds``, and ``errors`` with the shards that could not be read.
 

@@ -8,15 +8,12 @@ have text of theirs rendered, with ``var`` and ``conn`` in reach.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.definitions.context import render_template_to_string
 
 from shardbatch.errors import ConfigurationError
-from shardbatch.hooks.leases import DynamoDBLeases, SQLLeases
-from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.failure import final
 
 if TYPE_CHECKING:
@@ -51,6 +48,18 @@ def renderer(task: BaseOperator, context: Context) -> Callable[[str], str]:
     return render
 
 
+@runtime_checkable
+class Renderable(Protocol):
+    """What says where something is, in texts that may be templates: a stream, a lease store, a staging folder."""
+
+    def rendered(self, render: Callable[[str], str]) -> Any:
+        """The same with its templates rendered.
+
+        :raises ConfigurationError: for a text that rendering left unusable.
+        """
+        ...
+
+
 class RendersOnce(BaseOperator):
     """Renders its texts as texts, and the objects that say where something is with them, when Airflow renders the
     template fields. Nothing is rendered later."""
@@ -66,7 +75,7 @@ class RendersOnce(BaseOperator):
             return content  # of an XCom or another task: Airflow renders none of these
         if isinstance(content, str):
             return renderer(self, context)(content)
-        if isinstance(content, (KinesisStream, DynamoDBLeases, SQLLeases, Staging)):
+        if isinstance(content, Renderable):
             try:
                 return content.rendered(renderer(self, context))
             except ConfigurationError as error:

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import DagRunTriggerException
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.settings import chosen_leases
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
 from shardbatch.tasks.replay import order_replay
@@ -50,7 +50,7 @@ class ReplayBatchOperator(RendersOnce):
         self,
         *,
         app_name: str,
-        stream: KinesisStream,
+        stream: Stream,
         batch_id: str,
         reason: str,
         leases: Leases | None = None,

@@ -21,10 +21,6 @@ class _OfRoot(ActionOperator):
         super().__init__(**kwargs)
         self.root = root
 
-    def choice(self) -> dict[str, Any]:
-        """The root."""
-        return {"root": self.root}
-
 
 class ForgetRootOperator(_OfRoot):
     """Takes an output root that is gone for good out of the batches that name it: no run waits for it any more.
@@ -42,10 +38,6 @@ class ForgetRootOperator(_OfRoot):
         super().__init__(**kwargs)
         self.batch_id = batch_id
         self.scope = scope
-
-    def choice(self) -> dict[str, Any]:
-        """The root, and the batch."""
-        return {**super().choice(), "batch_id": self.batch_id, "scope": self.scope}
 
 
 class AdoptRootOperator(_OfRoot):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from shardbatch.hooks.leases import Leases
     from shardbatch.hooks.staging import Staging
-    from shardbatch.hooks.streams import KinesisStream
+    from shardbatch.hooks.streams import Stream
     from shardbatch.task_group import StreamBatch
 
 
@@ -78,7 +78,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         batch_id: Any = None,
         attempt: Any = None,
         app_name: str | None = None,
-        stream: KinesisStream | None = None,
+        stream: Stream | None = None,
         leases: Leases | None = None,
         staging: Staging | None = None,
         group_id: str = "",
@@ -106,9 +106,7 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
             self.spec = (
                 batch.spec
                 if batch is not None
-                else ApplicationSpec.of(
-                    app_name or "", cast("KinesisStream", stream), leases, staging, group_id=group_id
-                )
+                else ApplicationSpec.of(app_name or "", cast("Stream", stream), leases, staging, group_id=group_id)
             )
         except ConfigurationError as error:
             raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error

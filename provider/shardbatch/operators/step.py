@@ -12,7 +12,7 @@ from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
 from shardbatch.tasks.application import ApplicationSpec
@@ -46,7 +46,7 @@ class Step(RendersOnce):
         self,
         *,
         app_name: str,
-        stream: KinesisStream,
+        stream: Stream,
         leases: Leases | None = None,
         staging: Staging | None = None,
         group_id: str = "",

@@ -103,7 +103,7 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     rows = add_rows(consumer, listing, rows, application, orphaned, reached_ms)
     warn_of_expiry(consumer, application, rows)
     for _ in range(MOST_LOOKS):
-        found = _plan(consumer, me, verdicts, rows, listed, orphaned, stamped, application, looks, reached_ms)
+        found, rows = _plan(consumer, me, verdicts, rows, listed, orphaned, stamped, application, looks, reached_ms)
         groups = _take(consumer, me, found)
         if groups or not found.takeable:
             break
@@ -211,7 +211,8 @@ def _plan(
     application: Application,
     looks: Looks | None,
     reached_ms: int,
-) -> Plan:
+) -> tuple[Plan, list[Lease]]:
+    """What may be taken, and the rows once leases that stood still are freed of their owners."""
     dead: set[str] = set()
 
     def may_take(lease: Lease) -> bool:
@@ -225,9 +226,9 @@ def _plan(
     ]
     dead.update(stood_still(consumer, foreign, application, all_of_them=not found.takeable, looks=looks))
     if not dead:
-        return found
-    rows[:] = settle(consumer, rows, stamped, me, lambda lease: lease.shard_id in dead)
-    return plan(rows, listed, may_take, me, orphaned, reached_ms, now_ms=consumer.now_ms())
+        return found, rows
+    rows = settle(consumer, rows, stamped, me, lambda lease: lease.shard_id in dead)
+    return plan(rows, listed, may_take, me, orphaned, reached_ms, now_ms=consumer.now_ms()), rows
 
 
 def _decidable(lease: Lease, stamped: Stamped) -> bool:

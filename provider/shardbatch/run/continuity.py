@@ -14,8 +14,9 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 
 from shardbatch.core.expiry import LEAST_RETENTION_MS, Kept, born_after, looked, tip_seen
+from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
-from shardbatch.core.ports import Page
+from shardbatch.core.ports import Capabilities, Page
 from shardbatch.core.position import Kind
 from shardbatch.core.slice import Gap
 from shardbatch.run.consumer import Consumer
@@ -24,11 +25,19 @@ from shardbatch.run.consumer import Consumer
 #: patience, one landed page), and few beside the hours that a record lives: what expires unseen between two answers
 #: that are closer was at the very end of its retention.
 STANDSTILL_MS = 60_000
-#: After so many a read is begun anew in any case. A place between two records is an iterator, which lives for so long:
-#: nothing is lost by it. And no answer that is believed is older than clocks may differ.
-LONGEST_MS = 300_000
 EXPIRED = "records expired before they were read"
 LEFT = "the shard left the stream before its end was read"
+
+
+def longest_ms(can: Capabilities) -> int:
+    """Milliseconds between two answers after which a read is begun anew in any case.
+
+    The service may have forgotten its place by then, so nothing is lost by it. And no answer that is believed is older
+    than clocks may differ.
+    """
+    if can.place_lives is None:
+        return CLOCKS_APART_MS
+    return min(CLOCKS_APART_MS, int(can.place_lives.total_seconds() * 1000))
 
 
 class Continuity:
@@ -43,6 +52,7 @@ class Continuity:
         self._consumer = consumer
         self._lease = lease
         self._kept = kept
+        self._longest_ms = longest_ms(consumer.source.capabilities)
         self._place = lease.checkpoint
         self._arrival_ms = lease.checkpoint_arrival_ms
         self._look_ms: int | None = None
@@ -95,13 +105,13 @@ class Continuity:
         """Whether records may have expired between the answer before and this one, which does not show it. What begins
         a read is compared whenever it comes: else a stretch without records might be begun anew for ever."""
         now = self._tick()
-        if self._begins or page.continues or not _tells(page):
+        if self._begins or page.continues or page.silent:
             return False
         stood = now - self._made_at
-        return stood > LONGEST_MS or (stood > STANDSTILL_MS and not self._all_since(self._read_up_to(now), now))
+        return stood > self._longest_ms or (stood > STANDSTILL_MS and not self._all_since(self._read_up_to(now), now))
 
     def _follow(self, page: Page) -> None:
-        if not _tells(page):
+        if page.silent:
             return
         now, rows = self.now_ms, page.records.num_rows
         if not page.continues:
@@ -115,7 +125,7 @@ class Continuity:
             self._found[-1] = _closed(self._found[-1], first, arrival)  # seen while nothing was left, or none yet
         if self._left(page, now) or (self._lost(page, now, arrival) and not self._open(first)):
             self._add(Gap(self._place, first, self._from_ms(now), arrival, LEFT if page.gone else EXPIRED))
-        self._begins &= not (rows or page.millis_behind_latest == 0 or page.ended)
+        self._begins &= not (rows or page.at_tip or page.ended)
         self._place = page.next
         if len(arrivals):
             self._arrival_ms = arrivals[-1].value // 1000
@@ -180,11 +190,6 @@ class Continuity:
                 self._lease.shard_id, gap.after, gap.reason, gap.first_available
             )
         )
-
-
-def _tells(page: Page) -> bool:
-    """Whether a page is an answer: a call that was refused shows as a page of nothing and of unknown lag."""
-    return page.records.num_rows > 0 or page.millis_behind_latest is not None or page.ended
 
 
 def _closed(gap: Gap, first: str | None, arrival: int | None) -> Gap:

@@ -14,7 +14,7 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.planner import unknown_shards
 from shardbatch.core.policies import GapPolicy
-from shardbatch.core.position import at_timestamp
+from shardbatch.core.position import LATEST, TRIM_HORIZON, Kind, at_timestamp
 from shardbatch.core.shard import Shard
 from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import (
@@ -27,7 +27,7 @@ from shardbatch.errors import (
 )
 from shardbatch.run.consumer import Consumer, first_count
 from shardbatch.run.instants import clock_there
-from shardbatch.run.listing import tell_missed
+from shardbatch.run.listing import list_shards, tell_missed
 
 
 def enrol(consumer: Consumer, owner: Owner) -> Application:
@@ -47,11 +47,10 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
     for _ in range(8):
         row = consumer.application()
         if row is None:
-            start = consumer.source.resolve(consumer.start)
-            fresh = Application(consumer.namespace, identity, start, first_count()).joined(group)
+            fresh = _begun(consumer, identity).joined(group)
             fresh = fresh.keeping(retention_ms, consumer.now_ms())
             if consumer.store.create(fresh):
-                consumer.say("First claim of {}: reading from {}.".format(consumer.namespace, start))
+                consumer.say("First claim of {}: reading from {}.".format(consumer.namespace, fresh.start_position))
                 return fresh
             continue
         check(row, identity)
@@ -71,10 +70,32 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
     raise LeaseLost("The row of {} is being changed by others all the while.".format(consumer.namespace))
 
 
+def _begun(consumer: Consumer, identity: str) -> Application:
+    """The row of an application that begins now."""
+    source = consumer.source
+    if consumer.start.kind is Kind.AT_TIMESTAMP and not source.capabilities.instants:
+        raise ConfigurationError(
+            "The stream {} cannot be read from an instant.".format(source.name),
+            remedy="Choose 'TRIM_HORIZON' or 'LATEST' as its start.",
+        )
+    start = source.resolve(consumer.start)
+    # Where each shard has a tip of its own, it is written down once, before any row is made by it.
+    shards = list_shards(consumer) if start == LATEST else ()
+    places = tuple((shard.shard_id, source.resolve(LATEST, shard.shard_id)) for shard in shards)
+    return Application(consumer.namespace, identity, start, first_count(), start_places=places)
+
+
 def _beside(consumer: Consumer, live: Application | None, identity: str, interval: Interval) -> Application:
     """What an interval run goes by: never written, so that it decides nothing for the live application."""
     if live is not None:
         check(live, identity)
+    if not consumer.source.capabilities.arrival_times:
+        raise ConfigurationError(
+            "The records of {} do not say when they arrived, so no interval of them can be read.".format(
+                consumer.namespace.stream_name
+            ),
+            remedy="Reset the application to an earlier place instead ('airflow shardbatch reset').",
+        )
     retention, now = consumer.source.retention_ms(), clock_there(consumer)
     if interval.to_ms - now > CLOCKS_APART_MS:
         raise ConfigurationError(
@@ -91,7 +112,8 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
         if consumer.policies.gap is GapPolicy.FAIL:
             raise GapFound(message, remedy='Begin later, or accept what is left with policies=Policies(gap="record").')
         consumer.warn(message)
-    return Application(consumer.namespace, identity, at_timestamp(interval.begin_ms), 0)
+    begin = at_timestamp(interval.begin_ms) if consumer.source.capabilities.instants else TRIM_HORIZON
+    return Application(consumer.namespace, identity, begin, 0)
 
 
 def check(row: Application, identity: str) -> None:
@@ -119,8 +141,8 @@ def add_rows(
     unknown = unknown_shards(listing, rows, orphaned)
     if not unknown:
         return rows
-    start, known = application.start_position, {lease.shard_id: lease for lease in rows}
-    begins = beginnings(listing, known, start, consumer.now_ms())
+    start, known = application.root_start, {lease.shard_id: lease for lease in rows}
+    begins = beginnings(listing, known, start, consumer.now_ms(), dict(application.start_places))
     unseen_ms = unseen_since(listing, rows, consumer.now_ms())
     added: list[Lease] = []
     all_written = True

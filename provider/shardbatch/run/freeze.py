@@ -196,12 +196,11 @@ def _require_whole(consumer: Consumer, collected: list[Lease]) -> None:
 def _unread(rest: list[Lease]) -> SourceError:
     """The error that names shards of an interval without a slice."""
     named = shortlist([lease.shard_id for lease in rest])
-    error = SourceError(
+    return SourceError(
         "{} shards of the interval were not read, or not to its end: {}.".format(len(rest), named),
         remedy="Clear the read tasks of this run; shards that were read are not read anew.",
+        retryable=False,
     )
-    error.retryable = False
-    return error
 
 
 def _gapped(consumer: Consumer, found: list[Lease]) -> set[str]:

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shardbatch.core.interval import CLOCKS_APART_MS
-from shardbatch.core.position import LATEST, Position
+from shardbatch.core.position import Position
 from shardbatch.run.consumer import Consumer
 
 
 def clock_there(consumer: Consumer) -> int:
     """The stream's own time, which its records carry; a worker's clock may be ahead of it and end an interval early."""
-    there = consumer.source.resolve(LATEST).timestamp_ms
+    there = consumer.source.clock_ms()
     return consumer.now_ms() if there is None else there
 
 

@@ -12,13 +12,13 @@ from shardbatch.core.batch import BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ShardErrors
-from shardbatch.core.position import LATEST
 from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
 from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.errors import LeaseLost, SourceError, StagingError, StoreError
 from shardbatch.run.attempt import lost
 from shardbatch.run.children import Children
 from shardbatch.run.consumer import Consumer
+from shardbatch.run.continuity import longest_ms
 from shardbatch.run.expiry import ask_kept
 from shardbatch.run.hold import Held, Renewal
 from shardbatch.run.settle import read_batches
@@ -27,6 +27,8 @@ from shardbatch.run.shard_read import ShardRead, read_shard
 from shardbatch.run.staging_place import require_slices_here
 from shardbatch.run.turns import Pages, Reading, Turns
 
+#: A shard that waits for its turn has it within this part of the time after which its read is begun anew.
+WAIT_PART = 0.8
 #: How much of an error's text goes into an answer; the log has it whole.
 SHORT = 300
 
@@ -91,7 +93,8 @@ class _Task:
             text = "The run's time is over (run_duration is {}, and Airflow's own limits count): one answer of each"
             self.consumer.warn((text + " shard is read, and the next run goes on.").format(limits.run_duration))
         with self.renewal.running():
-            turns = Turns(clock, limits.concurrency, self.deadline)
+            longest_wait = WAIT_PART * longest_ms(self.consumer.source.capabilities) / 1000
+            turns = Turns(clock, limits.concurrency, self.deadline, longest_wait)
             turns.run([self._begin(lease) for lease in mine], self._finished, self.stop.set)
         self.landed.seconds = round(clock.monotonic() - self.started, 3)
         return self.landed
@@ -135,7 +138,7 @@ class _Task:
 
     def _ahead_ms(self) -> int:
         """By how much the stream's clock is ahead of this machine's; it may be told in whole seconds, cut off."""
-        there = self.consumer.source.resolve(LATEST).timestamp_ms
+        there = self.consumer.source.clock_ms()
         return 0 if there is None else there - self.consumer.now_ms()
 
     def _finished(self, reading: Reading, error: BaseException | None) -> list[Reading]:

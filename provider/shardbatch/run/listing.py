@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from shardbatch.core.lease import Lease
 from shardbatch.core.maintenance import missed
 from shardbatch.core.planner import orphans
-from shardbatch.core.shard import MAX_HASH_KEY, HashRange, Shard, childless, holes
+from shardbatch.core.shard import Shard
 from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import InvalidAnswer
 from shardbatch.run.consumer import Consumer
@@ -19,7 +19,7 @@ PAUSE_SECONDS = 1.0
 
 
 def list_shards(consumer: Consumer) -> Sequence[Shard]:
-    """Every shard of the stream. While the open shards leave a part of the hash space out, the listing is repeated.
+    """Every shard of the stream. While the source sees that a listing lacks some, it is asked for again.
 
     A reshard that runs between two pages tears a listing so. If it stays torn, the claim goes on with what there is and
     says what is missing: no position moves past anything, so the next listing makes it good.
@@ -31,18 +31,15 @@ def list_shards(consumer: Consumer) -> Sequence[Shard]:
         if turn:
             consumer.clock.sleep(PAUSE_SECONDS)
         listing = consumer.source.list_shards()
-        found = uncovered(listing)
-        if not found:
+        torn = consumer.source.missing(listing)
+        if not torn:
             return listing
+    told = "In {} listings {} The stream is being resharded, or its listing is incomplete. ".format(LISTINGS, torn)
     if consumer.interval is not None:
-        raise InvalidAnswer(_report(listing, found, "An interval has no other listing: try again."))
+        raise InvalidAnswer(told + "An interval has no other listing: try again.")
     consumer.warn(
-        _report(
-            listing,
-            found,
-            "Nothing is lost: what stands there is read as soon as a listing has its shards. If it stays so, look at "
-            "the stream with 'aws kinesis list-shards'.",
-        )
+        "{}Nothing is lost: what stands there is read as soon as a listing has its shards. If it stays so, look at the "
+        "stream{}.".format(told, consumer.source.words.look)
     )
     return listing
 
@@ -53,7 +50,7 @@ def look_again(consumer: Consumer, listing: Sequence[Shard]) -> tuple[list[Shard
     again = consumer.source.list_shards()
     found = {shard.shard_id: shard for shard in listing}
     found.update((shard.shard_id, shard) for shard in again)
-    return list(found.values()), not (uncovered(listing) or uncovered(again))
+    return list(found.values()), not any(consumer.source.missing(one) for one in (listing, again))
 
 
 def find_parents(
@@ -78,22 +75,6 @@ def find_parents(
             "listings in a row are complete.".format(shortlist(sorted(waiting)))
         )
     return both, waiting
-
-
-def uncovered(listing: Sequence[Shard]) -> list[HashRange]:
-    """The parts of the hash space that no open shard covers; nothing for a source without hash ranges."""
-    if all(shard.hash_range is None for shard in listing):
-        return []
-    return holes(shard.hash_range for shard in listing if not shard.closed and shard.hash_range is not None)
-
-
-def _report(listing: Sequence[Shard], found: Sequence[HashRange], advice: str) -> str:
-    share = sum(hole.end - hole.start + 1 for hole in found) / (MAX_HASH_KEY + 1)
-    text = "In {} listings no open shard covers {:.4%} of the hash keys: {}.".format(LISTINGS, share, shortlist(found))
-    torn = childless(listing)
-    if torn:
-        text += " {} closed, and no child of theirs is listed.".format(shortlist([shard.shard_id for shard in torn]))
-    return text + " The stream is being resharded, or its listing is incomplete. " + advice
 
 
 def tell_missed(consumer: Consumer, fresh: Sequence[Shard], listing: Sequence[Shard], rows: Sequence[Lease]) -> None:

@@ -15,6 +15,11 @@ from shardbatch.errors import SourceError, Throttled
 LEAST_ASKED = 3
 
 
+def told_lag(lag_ms: int | None) -> str:
+    """How far behind the tip a place is said to be, in words."""
+    return "how far behind it is, is not said" if lag_ms is None else "it is said to be {} ms behind".format(lag_ms)
+
+
 class ReadEnd:
     """Looks at every answer of a shard: whether the read ends behind it.
 
@@ -44,26 +49,24 @@ class ReadEnd:
 
     def add(self, page: Page, now_ms: int, *, moved: bool) -> None:
         """Count an answer; ``moved``: its place is another than that of the answer before."""
-        rows, lag = page.records.num_rows, page.millis_behind_latest
         self._asked += 1
-        self._answered |= moved or rows > 0 or page.ended or lag is not None
-        self._lag = self._lag if lag is None else lag
-        self._idle.add(rows, lag, now_ms, self._clock.monotonic())
+        self._answered |= moved or not page.silent
+        self._lag = self._lag if page.lag_ms is None else page.lag_ms
+        self._idle.add(page.records.num_rows, page.lag_ms, now_ms, self._clock.monotonic(), silent=page.silent)
 
     def here(self, page: Page, last_arrival_ms: int | None) -> bool:
         """Whether to stop after this answer; ``last_arrival_ms`` is the arrival of its last record."""
-        rows, lag = page.records.num_rows, page.millis_behind_latest
         if page.ended:
             return True
         if self._interval is not None:
             passed = last_arrival_ms is not None and self._interval.passed(last_arrival_ms)
             try:
-                self.interval_over = passed or (rows == 0 and lag == 0) or self._has_passed(self._interval)
+                self.interval_over = passed or page.at_tip or self._has_passed(self._interval)
             except SourceError as error:  # the question for the stream's clock: what was read is kept
                 self.cut = error
                 return True
             return self.interval_over or self.late()
-        if self._budget.at_tip(rows, last_arrival_ms, lag):
+        if self._budget.reached(last_arrival_ms, at_tip=page.at_tip):
             return True
         if self._idle.reached(self._budget.tip_ms):
             # As of then, not as of now: what arrived since is unread. Arrival times may go backwards a little.
@@ -84,22 +87,24 @@ class ReadEnd:
             )
         elif self._idle.still:
             self.cut = SourceError(
-                "Shard {} does not show whether the interval is read to its end: it is said to be {} ms behind, and "
-                "many answers without records brought it no nearer.".format(self._shard_id, self._lag),
+                "Shard {} does not show whether the interval is read to its end: {}, and many answers without records "
+                "brought it no nearer.".format(self._shard_id, told_lag(self._lag)),
                 remedy="What was read is kept, and a retry goes on from there: try later. If it stays so, put any "
                 "record to the shard: once one has arrived after the interval, that ends it.",
             )
         return self.cut is not None
 
-    def require_answer(self) -> None:
-        """See that anything was heard of the shard: if not, nobody knows whether it has records."""
+    def require_answer(self, busy: str) -> None:
+        """See that anything was heard of the shard: if not, nobody knows whether it has records.
+
+        :param busy: the source's words for limits that others share.
+        """
         if self.cut is None and not self._answered:
             seconds = self._clock.monotonic() - self._began
             self.cut = Throttled(
                 "No answer came in {:.0f} s: every call was refused, or nothing was said.".format(seconds),
-                remedy="A retry, or the next run, begins at the same place. Other readers share the shard's 5 calls "
-                "and 2 MiB a second: lower their rate, use enhanced fan-out, or give a run more time "
-                "(ReadLimits.duration).",
+                remedy="A retry, or the next run, begins at the same place. {}, or give a run more time "
+                "(ReadLimits.duration).".format(busy),
             )
 
     def _has_passed(self, interval: Interval) -> bool:

@@ -19,7 +19,7 @@ from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.run.consumer import Consumer
 from shardbatch.run.continuity import Continuity
 from shardbatch.run.hold import Held
-from shardbatch.run.read_end import ReadEnd
+from shardbatch.run.read_end import ReadEnd, told_lag
 from shardbatch.run.shard_errors import Stopped, is_shards_own
 from shardbatch.run.turns import Pages
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Seconds between two lines of progress of one shard.
 PROGRESS_EVERY = 15.0
 NOTHING_FOUND = (
-    "Shard {0}: nothing was read after {1} within the limits, and its tip was not seen ({2} ms behind, it is said). "
+    "Shard {0}: nothing was read after {1} within the limits, and its tip was not seen ({2}). "
     "The next run begins at the same place. If that goes on, give a run more time (ReadLimits.duration): a long "
     "stretch without records has to be passed in one run."
 )
@@ -87,8 +87,8 @@ class _Tally:
         self.next = page.next
         self.oddities += page.oddities
         self.waiting += page.waiting
-        if page.millis_behind_latest is not None:
-            self.lag = page.millis_behind_latest
+        if page.at_tip or page.lag_ms is not None:
+            self.lag = 0 if page.at_tip else page.lag_ms
         rows = page.records.num_rows
         if rows:
             known = page.records.column("arrival_time").drop_null()
@@ -96,7 +96,7 @@ class _Tally:
                 self.first_arrival_ms = known[0].value // 1000
             if len(known):
                 self.last_arrival_ms = known[-1].value // 1000
-        elif page.millis_behind_latest == 0 and not page.ended:  # beside records it says nothing, see Budget.at_tip
+        if page.at_tip and not page.ended:
             self.caught_up_ms = self.trail.look()
 
     def wanted(self, page: Page) -> pa.RecordBatch:
@@ -156,7 +156,7 @@ def read_shard(read: ShardRead) -> Pages:
         yield from _pages(read, tally, writer)
         lost = read.held.lost
         if not lost:
-            tally.end.require_answer()
+            tally.end.require_answer(read.consumer.source.words.busy)
             if tally.end.cut is not None and tally.next == lease.checkpoint and tally.nothing_told:
                 raise tally.end.cut
     except BaseException:
@@ -177,7 +177,7 @@ def read_shard(read: ShardRead) -> Pages:
         if read.hurry.is_set():
             return None  # the lease stays this task's, whose retry reads on
         if tally.caught_up_ms is None:
-            read.consumer.warn(NOTHING_FOUND.format(lease.shard_id, lease.checkpoint, tally.lag))
+            read.consumer.warn(NOTHING_FOUND.format(lease.shard_id, lease.checkpoint, told_lag(tally.lag)))
         read.held.give_back(tally.caught_up_ms)
     elif not read.held.land(landed, begun) and _unnamed(read.held, landed, begun):
         writer.abandon()
@@ -187,10 +187,13 @@ def read_shard(read: ShardRead) -> Pages:
 def _tell_oddities(read: ShardRead, landed: Slice) -> None:
     """Warn of each kind that there is, by numbers of records."""
     odd = landed.oddities
+    if not odd:
+        return
+    words = read.consumer.source.words
     for count, what in (
-        (odd.foreign, "belong to another shard by their hash key; they were delivered"),
-        (odd.broken, "look like aggregates and cannot be taken apart; they were delivered as they are"),
-        (odd.dropped, "are in aggregates that hold some of another shard; these were DROPPED, as the stream says"),
+        (odd.foreign, words.foreign),
+        (odd.broken, words.broken),
+        (odd.dropped, words.dropped),
         (
             odd.below,
             "came that stand before the place that was asked for; they were left out. If they were never read, the "
@@ -238,10 +241,10 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
         if clock.monotonic() - shown > PROGRESS_EVERY:
             shown = clock.monotonic()
             read.consumer.say(
-                "Shard {}: {} records so far, {} ms behind{}.".format(
+                "Shard {}: {} records so far{}{}.".format(
                     tally.lease.shard_id,
                     tally.budget.records,
-                    tally.lag,
+                    "" if tally.lag is None else ", {} ms behind".format(tally.lag),
                     "; {}".format(tally.waiting) if tally.waiting else "",
                 )
             )
@@ -262,7 +265,7 @@ def _enrolled(read: ShardRead, end: Page) -> tuple[Page, Exception | None]:
     except Exception as error:
         if not is_shards_own(error):
             raise
-        return replace(end, ended=False, millis_behind_latest=None), error
+        return replace(end, ended=False, at_tip=False, lag_ms=None), error
 
 
 def _slice(tally: _Tally, writer: SliceWriter) -> Slice:

@@ -13,10 +13,6 @@ from shardbatch.core.ports import Clock
 from shardbatch.core.slice import Slice
 from shardbatch.run.hold import Held
 
-#: Seconds within which a shard that waits has its next turn. A place in a shard that has no record yet is an iterator,
-#: which lives for 5 minutes (Kinesis API reference, GetShardIterator); an older one has to begin at the checkpoint.
-LONGEST_WAIT = 240.0
-
 #: A read that stops after every page. Sent true, it makes ready to wait for a while, and stops once more.
 Pages = Generator[None, bool | None, Slice | None]
 
@@ -53,7 +49,9 @@ class Turns:
     most are, leaves its share to the rest, and a large one goes on after they have had their turn.
     """
 
-    def __init__(self, clock: Clock, concurrency: int, deadline: float) -> None:
+    def __init__(self, clock: Clock, concurrency: int, deadline: float, longest_wait: float) -> None:
+        """:param longest_wait: seconds within which a shard that waits has its next turn, or it has to begin anew."""
+        self._longest_wait = longest_wait
         self._clock = clock
         self._concurrency = concurrency
         self._deadline = deadline
@@ -92,7 +90,7 @@ class Turns:
             self._waiting.extend([reading] if goes_on else finished(reading, error))
 
     def _share(self) -> float:
-        left = min(self._deadline - self._clock.monotonic(), LONGEST_WAIT)
+        left = min(self._deadline - self._clock.monotonic(), self._longest_wait)
         return left * self._concurrency / (len(self._waiting) + len(self._running))
 
     def _turn(self, reading: Reading, share: float) -> bool:

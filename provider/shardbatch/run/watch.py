@@ -122,7 +122,7 @@ def waiting_ms(consumer: Consumer, held: Sequence[Lease]) -> int | None:
         for page in islice(pages, PEEKED_PAGES):
             if page.records.num_rows:
                 oldest += [time.value // 1000 for time in page.records.column("arrival_time").drop_null()[:1]]
-            if page.records.num_rows or page.ended or page.millis_behind_latest == 0:
+            if page.records.num_rows or page.ended or page.at_tip:
                 break
     return consumer.now_ms() - min(oldest) if oldest else None
 

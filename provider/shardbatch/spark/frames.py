@@ -15,7 +15,7 @@ from shardbatch.landing.location import joined
 from shardbatch.spark.files import few_listing_tasks, literal, spark_errors
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
     from shardbatch.core.decision import Decision
@@ -209,7 +209,7 @@ class Reading:
     def _path(self, folder: Folder) -> str:
         return literal(joined(self.out, folder.path))
 
-    def _reader(self, schema: Any = None, **options: str) -> Any:
+    def _reader(self, schema: Any = None, **options: str) -> DataFrameReader:
         reader = self.spark.read.format(self.format).options(**self.options).options(**options)
         chosen = schema if schema is not None else self.schema
         return reader if chosen is None else reader.schema(chosen)

@@ -168,7 +168,8 @@ def process_over(hook: SparkSubmitHook) -> bool:
 
 def processes_below(hook: SparkSubmitHook) -> list[psutil.Process]:
     """The processes that the hook's spark-submit started; not itself, whose exit code only the hook may collect."""
-    return [] if process_over(hook) else processes.family(hook._submit_sp.pid)[1:]
+    started = hook._submit_sp
+    return [] if started is None or process_over(hook) else processes.family(started.pid)[1:]
 
 
 def await_process(hook: SparkSubmitHook) -> None:

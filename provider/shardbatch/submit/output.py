@@ -73,7 +73,7 @@ class Output:
 def listen(hook: SparkSubmitHook) -> Output:
     """Keep what a hook's spark-submit will say; the hook logs it as ever."""
     output, read = Output(), hook._process_spark_submit_log
-    hook._process_spark_submit_log = lambda lines: read(output.passing(lines))  # type: ignore[method-assign]
+    hook._process_spark_submit_log = lambda itr: read(output.passing(itr))  # type: ignore[method-assign]
     return output
 
 

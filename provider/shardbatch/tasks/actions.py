@@ -7,32 +7,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.settings import chosen_leases, default_staging, deployment_id
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.tasks.liveness import liveness
 
 if TYPE_CHECKING:
     from shardbatch.control.action import Done
+    from shardbatch.control.verb import Verb
+    from shardbatch.core.ports import LeaseStore, Liveness
+    from shardbatch.core.rows import Namespace
 
-#: The use-case of each verb, and what it asks for beside the rows.
-VERBS: dict[str, tuple[str, frozenset[str]]] = {
-    "release": ("release.release", frozenset()),
-    "park": ("park.park", frozenset()),
-    "unpark": ("park.unpark", frozenset()),
-    "set-aside": ("set_aside.set_aside", frozenset({"liveness"})),
-    "drop": ("drop.drop", frozenset({"liveness", "landing"})),
-    "accept-gap": ("accept_gap.accept_gap", frozenset()),
-    "reset": ("reset.reset", frozenset({"liveness", "landing"})),
-    "forget-root": ("forget_root.forget_root", frozenset({"place"})),
-    "adopt-root": ("adopt_root.adopt_root", frozenset({"landing"})),
-    "sum-markers": ("sum_markers.sum_markers", frozenset({"landing"})),
-}
 #: Rows that an answer names one by one; of more it has the counts.
 NAMED = 20
 
@@ -47,7 +36,7 @@ class Actions:
     """
 
     app_name: str
-    stream: KinesisStream
+    stream: Stream
     leases: Leases | None = None
     staging: Staging | None = None
 
@@ -63,44 +52,75 @@ class Actions:
 
     def perform(
         self,
-        verb: str,
+        name: str,
         context: Mapping[str, Any],
         say: Callable[..., None],
         *,
+        given: object,
         reason: str,
         preview: bool,
-        **chosen: Any,
     ) -> dict[str, Any]:
         """Do what a verb does, or only say it; a small answer: counts of results, some rows, and what was left and why.
 
+        :param given: has what was chosen, as the verb's operator names it.
         :raises ConfigurationError: if what was chosen is not there or makes no sense.
         """
-        path, needs = VERBS[verb]
-        module, _, name = path.rpartition(".")
-        call: Callable[..., Sequence[Done]] = getattr(import_module(f"shardbatch.control.{module}"), name)
-        leases, staging = self.store_of(), self.staging or default_staging()
-        if "liveness" in needs:
-            chosen["liveness"] = cache(liveness(deployment_id(leases)))  # many leases have the same owner
-        if "landing" in needs:
-            chosen["landing"] = None if staging is None else staging.open()
-        if "place" in needs:
-            from shardbatch.landing.location import place
+        from shardbatch.control.verbs import VERBS
 
-            chosen["place"] = place
-        if verb == "reset" and chosen["to"] is not None:
-            from shardbatch.control.reset import target_of
-
-            chosen["to"] = target_of(chosen["to"])
+        verb = VERBS[name]
+        chosen = verb.chosen(lambda argument: getattr(given, argument.operators))
+        leases = self.store_of()
         namespace = namespace_of(self.app_name, self.stream.stream_name)
         store = replace(leases, create=False).open()
         try:
             store.prepare()
-            found = call(store, namespace, actor=_actor(context, leases), reason=reason, dry_run=preview, **chosen)
+            found = act(
+                verb,
+                store,
+                namespace,
+                actor=_actor(context, leases),
+                reason=reason,
+                preview=preview,
+                liveness=liveness(deployment_id(leases)),
+                staging=self.staging or default_staging(),
+                chosen=chosen,
+            )
         finally:
             store.close()
         for item in found:
             say("%s %s of %s: %s. %s", item.kind, item.name, item.owner or "nobody", item.result, _rest(item))
-        return _answer(verb, found, preview)
+        return _answer(name, found, preview)
+
+
+def act(
+    verb: Verb,
+    store: LeaseStore,
+    namespace: Namespace,
+    *,
+    actor: str,
+    reason: str,
+    preview: bool,
+    liveness: Liveness,
+    staging: Staging | None,
+    chosen: Mapping[str, Any],
+) -> tuple[Any, ...]:
+    """Do what a verb does, or only say it, with what it needs beside the rows: what it refuses, it refuses here for
+    tasks and for the command line alike.
+
+    :param liveness: says whether an owner is over; asked once for each.
+    :param staging: opened for a verb that reaches staging.
+    :param chosen: what the use-case takes.
+    """
+    needs: dict[str, Any] = {}
+    if verb.asks:
+        needs["liveness"] = cache(liveness)  # many leases have the same owner
+    if verb.staging:
+        needs["landing"] = None if staging is None else staging.open()
+    if verb.places:
+        from shardbatch.landing.location import place
+
+        needs["place"] = place
+    return verb.act(store, namespace, actor=actor, reason=reason, dry_run=preview, **needs, **chosen)
 
 
 def _actor(context: Mapping[str, Any], leases: Leases) -> str:

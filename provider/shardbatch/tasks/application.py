@@ -19,7 +19,7 @@ from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.settings import chosen_leases, chosen_staging, deployment_id
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
+from shardbatch.hooks.streams import Stream
 from shardbatch.tasks.liveness import liveness
 from shardbatch.tasks.run_request import RunRequest, request_of
 from shardbatch.tasks.steps import Steps
@@ -42,7 +42,7 @@ class ApplicationSpec:
     """
 
     app_name: str
-    stream: KinesisStream
+    stream: Stream
     leases: Leases
     staging: Staging
     group_id: str = ""
@@ -57,7 +57,7 @@ class ApplicationSpec:
 
     @classmethod
     def of(
-        cls, app_name: str, stream: KinesisStream, leases: Leases | None, staging: Staging | None, **more: Any
+        cls, app_name: str, stream: Stream, leases: Leases | None, staging: Staging | None, **more: Any
     ) -> ApplicationSpec:
         """With the deployment's lease store and staging folder where none is given, and defaults for ``None``.
 
@@ -110,7 +110,7 @@ class ApplicationSpec:
         return Owner(deployment_id(self.leases), run.dag_id, run.run_id, self.group_id, mode)
 
     @contextmanager
-    def open(self, context: Mapping[str, Any], say: logging.Logger | None = None) -> Iterator[Steps]:
+    def open(self, context: Mapping[str, Any], say: logging.Logger | Any = None) -> Iterator[Steps]:
         """The steps of the run at hand; connections are given back at the end.
 
         :raises ConfigurationError: if something that was named is missing.

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the owner of a lease is over: a question to Airflow, asked from inside a task (PROTOCOL E)."""
+"""Whether the owner of a lease is over: a question to Airflow, asked from inside a task (PROTOCOL E).
+
+``metadata_liveness`` asks it where no task does.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from shardbatch.core.owner import Owner
@@ -15,37 +19,51 @@ TASK_FINAL = frozenset({"success", "failed", "skipped", "upstream_failed", "remo
 
 
 def liveness(deployment: str) -> Liveness:
-    """The question for owners of this deployment; owners of others, and texts that are none, are foreign.
+    """The question for owners of this deployment, to the API server; owners of others, and texts that are none, are
+    foreign.
 
     It raises :class:`OwnerUnknown` if Airflow gives no answer: only an explicit *not found* counts as one.
+    """
+    return answered(deployment, _run_state, group_states)
+
+
+def answered(
+    deployment: str,
+    run_state: Callable[[str, str], str | None],
+    states_of: Callable[[str, str, str], Mapping[str, str | None]],
+) -> Liveness:
+    """The question, with what is known of an owner's run and of its group's tasks.
+
+    :param run_state: the state of a run of a DAG, ``None`` if it is certain that there is none.
+    :param states_of: the states of a group's tasks in a run of a DAG; none for an empty group id.
     """
 
     def ask(text: str) -> Verdict:
         owner = Owner.parse(text)
         if owner is None or owner.deployment != deployment:
             return Verdict.FOREIGN
-        state = _run_state(owner)
+        state = run_state(owner.dag_id, owner.run_id)
         if state is None:
             return Verdict.GONE
         if state in RUN_FINISHED:
             return Verdict.OVER
-        states = group_states(owner.dag_id, owner.run_id, owner.group_id)
+        states = states_of(owner.dag_id, owner.run_id, owner.group_id)
         return Verdict.OVER if states and TASK_FINAL.issuperset(states.values()) else Verdict.ACTIVE
 
     return ask
 
 
-def _run_state(owner: Owner) -> str | None:
-    """The state of the owner's run, or ``None`` if Airflow says that there is no such run."""
+def _run_state(dag_id: str, run_id: str) -> str | None:
+    """The state of a run, or ``None`` if Airflow says that there is no such run."""
     from airflow.sdk.exceptions import AirflowRuntimeError
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     try:
-        return _text(RuntimeTaskInstance.get_dagrun_state(owner.dag_id, owner.run_id))
+        return _text(RuntimeTaskInstance.get_dagrun_state(dag_id, run_id))
     except AirflowRuntimeError as error:
         if _not_found(error):
             return None
-        raise _unknown(owner.dag_id, owner.run_id, error) from error
+        raise _unknown(dag_id, run_id, error) from error  # whose leases stay with it
 
 
 def group_states(dag_id: str, run_id: str, group_id: str) -> dict[str, str | None]:
@@ -57,9 +75,12 @@ def group_states(dag_id: str, run_id: str, group_id: str) -> dict[str, str | Non
     """
     if not group_id:
         return {}
-    return {
-        task_id: state for task_id, state in _task_states(dag_id, run_id).items() if task_id.startswith(f"{group_id}.")
-    }
+    return in_group(_task_states(dag_id, run_id), group_id)
+
+
+def in_group(states: Mapping[str, str | None], group_id: str) -> dict[str, str | None]:
+    """Those of a group's tasks, nested groups too."""
+    return {task_id: state for task_id, state in states.items() if task_id.startswith(f"{group_id}.")}
 
 
 def task_states(dag_id: str, run_id: str, task_ids: list[str]) -> dict[str, str | None]:

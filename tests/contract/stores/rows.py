@@ -10,12 +10,12 @@ from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.position import TRIM_HORIZON, after
 from shardbatch.core.rows import Namespace
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.slice import LandedFile, Slice
 
 
 def fresh(namespace: Namespace, shard_id: str, *, scope: str = "", count: int = 1) -> Lease:
-    shard = Shard(shard_id, ("p1", "p2"), HashRange(0, 2**128 - 1))
+    shard = Shard(shard_id, ("p1", "p2"), KeyRange(0, 2**128 - 1))
     return lease.add(namespace, scope, shard, TRIM_HORIZON, count, now_ms=7)
 
 

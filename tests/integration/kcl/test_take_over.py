@@ -21,7 +21,7 @@ from shardbatch.kcl.table import KclTable
 from shardbatch.kcl.take_over import import_kcl
 from shardbatch.local import Options, StreamServer
 from shardbatch.run import land
-from shardbatch.sources.kinesis import KinesisSource
+from shardbatch.sources.kinesis.source import KinesisSource
 from shardbatch.stores.dynamodb import DynamoDBStore
 from tests.support.aws import AwsServer
 from tests.support.kcl import Item, Worker, item_1, item_2, item_3, item_of_many, make_table

@@ -83,6 +83,46 @@ class Target:
         raise AssertionError(f"{self.name} was not drained by {most} reads")
 
 
+@dataclass(frozen=True)
+class TableTarget:
+    """A server with DynamoDB and its streams under test."""
+
+    name: str
+    tables: Any
+    streams: Any
+    quirks: Mapping[str, str]
+    request: pytest.FixtureRequest
+
+    need = Target.need
+
+    def create(self, table: str, view: str = "NEW_AND_OLD_IMAGES") -> str:
+        """A table whose key is the text ``id`` and the number ``at``; the ARN of its stream."""
+        made = self.tables.create_table(
+            TableName=table,
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}, {"AttributeName": "at", "KeyType": "RANGE"}],
+            AttributeDefinitions=[
+                {"AttributeName": "id", "AttributeType": "S"},
+                {"AttributeName": "at", "AttributeType": "N"},
+            ],
+            BillingMode="PAY_PER_REQUEST",
+            StreamSpecification={"StreamEnabled": True, "StreamViewType": view},
+        )
+        return str(made["TableDescription"]["LatestStreamArn"])
+
+    def place(self, arn: str, kind: str = "TRIM_HORIZON", **fields: Any) -> str:
+        """An iterator of the stream's only shard."""
+        (shard,) = self.streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
+        answer = self.streams.get_shard_iterator(
+            StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType=kind, **fields
+        )
+        return str(answer["ShardIterator"])
+
+    def changes(self, arn: str, kind: str = "TRIM_HORIZON", **fields: Any) -> list[Json]:
+        """The records from a place on."""
+        records: list[Json] = self.streams.get_records(ShardIterator=self.place(arn, kind, **fields))["Records"]
+        return records
+
+
 @pytest.fixture
 def server() -> Iterator[StreamServer]:
     """Our server, fresh, on the system's clock."""
@@ -168,6 +208,15 @@ MINISTACK = {
     "throttling": "1.2, throttling: none",
     "lineage": "1.2, SplitShard: the parent is deleted with its records",
 }
+#: Of its tables and their streams; what has no number was found by this suite.
+MINISTACK_TABLES = {
+    "sizes": "3.1, SizeBytes is 0",
+    "starting numbers": "3.1, SequenceNumberRange is empty",
+    "places by time": "AT_TIMESTAMP is unknown",
+    "disabled streams listed": "ListStreams leaves them out",
+    "one stream at a time": "UpdateTable enables what is enabled, and disables what is disabled",
+    "one change of an attribute": "UpdateExpression sets an attribute twice",
+}
 
 TARGETS: dict[str, Callable[[pytest.FixtureRequest], Target]] = {
     "shardbatch.local": ours,
@@ -182,6 +231,32 @@ FAN_OUT_TARGETS: dict[str, Callable[[pytest.FixtureRequest], Target]] = {
 }
 
 
+def table_targets(name: str, quirks: Mapping[str, str]) -> Callable[[pytest.FixtureRequest], TableTarget]:
+    """A server with DynamoDB, ours or another, with what is known to be wrong there."""
+
+    def start(request: pytest.FixtureRequest) -> TableTarget:
+        if name == "ministack":
+            server: AwsServer = request.getfixturevalue("ministack")
+        else:
+            server = AwsServer(name, request.getfixturevalue("server").endpoint_url)
+        tables, streams = (server.client(service, attempts=1) for service in ("dynamodb", "dynamodbstreams"))
+        return TableTarget(name, tables, streams, quirks, request)
+
+    return start
+
+
+TABLE_TARGETS: dict[str, Callable[[pytest.FixtureRequest], TableTarget]] = {
+    "shardbatch.local": table_targets("shardbatch.local", {}),
+    "ministack": table_targets("ministack", MINISTACK_TABLES),
+}
+
+
+@pytest.fixture
+def table_target(request: pytest.FixtureRequest) -> TableTarget:
+    """A server with DynamoDB and its streams."""
+    return TABLE_TARGETS[request.param](request)
+
+
 @pytest.fixture
 def fan_out_target(request: pytest.FixtureRequest) -> Target:
     """A server with enhanced fan-out."""
@@ -190,6 +265,11 @@ def fan_out_target(request: pytest.FixtureRequest) -> Target:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every test that takes a target runs on all of them."""
-    for fixture, targets in (("target", TARGETS), ("fan_out_target", FAN_OUT_TARGETS)):
+    every: list[tuple[str, list[str]]] = [
+        ("target", list(TARGETS)),
+        ("fan_out_target", list(FAN_OUT_TARGETS)),
+        ("table_target", list(TABLE_TARGETS)),
+    ]
+    for fixture, targets in every:
         if fixture in metafunc.fixturenames:
-            metafunc.parametrize(fixture, list(targets), indirect=True)
+            metafunc.parametrize(fixture, targets, indirect=True)

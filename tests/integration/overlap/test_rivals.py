@@ -24,6 +24,7 @@ from shardbatch.local import Options, StreamServer
 from shardbatch.stores.sql import SQLStore
 from tests.integration.overlap.worker import Given, client
 from tests.support.rig import Rig
+from tests.support.verbs import act
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
@@ -243,7 +244,7 @@ def test_a_frozen_batch_of_another_deployment_waits_for_a_release(
     owner.ask("work")
     owner.signal(signal.SIGSTOP)  # a machine that is gone, as far as anybody can tell
     text = "here/dag/r1/orders/incremental"
-    release(scene.store, scene.namespace, actor="a person", reason="gone", owner=text, dry_run=False)
+    act(release, scene.store, scene.namespace, actor="a person", reason="gone", owner=text, dry_run=False)
     assert rival.ask("whole") == {"outcome": "adopted", "shards": 0, "held": [], "newly": True, "records": 30}
     owner.signal(signal.SIGCONT)
     assert owner.ask("commit")["newly"] is False

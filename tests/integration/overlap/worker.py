@@ -23,7 +23,7 @@ from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Clock, Verdict
 from shardbatch.errors import ShardbatchError
 from shardbatch.run import Claim, Frozen, Outcome, hold, land
-from shardbatch.sources.kinesis import KinesisSource
+from shardbatch.sources.kinesis.source import KinesisSource
 from shardbatch.stores.sql import SQLStore
 from tests.support.rig import Rig
 

@@ -12,9 +12,9 @@ import pytest
 
 from shardbatch.control.status import batches
 from shardbatch.core.limits import ReadLimits
-from shardbatch.core.policies import Deaggregate
 from shardbatch.core.position import Position, after
 from shardbatch.core.rows import Namespace
+from shardbatch.sources.kinesis.options import Deaggregate
 from tests.integration.sources.kinesis_world import FIRST, World, stopped_server
 from tests.support.aggregates import FIXTURE, Packed, pack
 from tests.support.rig import Rig

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from shardbatch.core.limits import ReadLimits
-from shardbatch.core.policies import FanOut
 from shardbatch.core.position import SHARD_END
 from shardbatch.errors import Throttled
+from shardbatch.sources.kinesis.options import FanOut
 from shardbatch.tasks.steps import Steps
 from tests.integration.sources.kinesis_world import STREAM, stopped_server
 from tests.support.resharded import Resharded

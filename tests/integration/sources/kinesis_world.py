@@ -11,7 +11,8 @@ from typing import Any
 from shardbatch.core.ports import Clock, Page
 from shardbatch.local import Clock as ServerClock
 from shardbatch.local import StreamServer
-from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
+from shardbatch.sources.kinesis.options import KinesisOptions
+from shardbatch.sources.kinesis.source import KinesisSource
 from tests.support.aws import REGION, AwsServer
 
 STREAM = "orders"

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from shardbatch.core.policies import Deaggregate
 from shardbatch.core.ports import Page
 from shardbatch.core.position import TRIM_HORIZON, after
 from shardbatch.core.slice import Oddities
+from shardbatch.sources.kinesis.options import Deaggregate
 from tests.integration.sources.kinesis_world import FIRST, STREAM, World, payloads, stopped_server, take, until
 from tests.support.aggregates import FIXTURE, Packed, pack
 
@@ -36,7 +36,7 @@ def test_an_answer_comes_in_pages_that_may_end_inside_an_aggregate(world: World)
     assert [page.next for page in pages] == [after(first, 2), after(second), after(second, 3)]
     assert [page.requests for page in pages] == [2 + 1, 0, 0]  # an iterator, the answer, and the ranges
     # More of the answer is behind the first two: no lag of zero there.
-    assert [page.millis_behind_latest for page in pages] == [1, 1, 0]
+    assert [page.lag_ms for page in pages] == [1, 1, 0]
     assert world.server.calls.count("GetRecords") == 1
 
 
@@ -113,8 +113,8 @@ def test_an_answer_of_dropped_records_is_not_the_tip(world: World) -> None:  # R
     sent = world.put(FIXTURE)
     reading = iter(world.source(deaggregate=Deaggregate.STRICT).read(LOW, TRIM_HORIZON))
     first, then = take(reading, 2)
-    assert (first.records.num_rows, first.millis_behind_latest, first.next) == (0, 1, after(sent[0], 2))
-    assert (then.records.num_rows, then.millis_behind_latest, then.next) == (0, 0, after(sent[0], 2))
+    assert (first.records.num_rows, first.lag_ms, first.next) == (0, 1, after(sent[0], 2))
+    assert (then.records.num_rows, then.lag_ms, then.next) == (0, 0, after(sent[0], 2))
     assert [page.oddities.dropped for page in (first, then)] == [3, 0]
 
 
@@ -122,13 +122,13 @@ def test_a_full_answer_of_which_nothing_is_new_is_not_the_tip(world: World) -> N
     sent, _ = world.put(b"read before", b"new")
     reading = iter(world.source(page_records=1).read(FIRST, after(sent)))
     pages = take(reading, 2)
-    assert [(page.records.num_rows, page.millis_behind_latest) for page in pages] == [(0, 1), (1, 0)]
+    assert [(page.records.num_rows, page.lag_ms) for page in pages] == [(0, 1), (1, 0)]
 
 
 def test_a_lag_of_zero_beside_the_checkpoints_own_record_is_not_the_tip(world: World) -> None:  # R38
     (sent,) = world.put(b"read before")
     pages = take(iter(world.source().read(FIRST, after(sent))), 2)
-    assert [(page.records.num_rows, page.millis_behind_latest) for page in pages] == [(0, 1), (0, 0)]
+    assert [(page.records.num_rows, page.lag_ms) for page in pages] == [(0, 1), (0, 0)]
 
 
 def test_aggregates_may_be_read_as_they_are(world: World) -> None:

@@ -99,3 +99,10 @@ def test_latest_leaves_out_nothing_that_comes_after_it_however_soon(world: World
     world.put(b"a moment later")
     pages = until(world.source().read(FIRST, start), 2)
     assert payloads(pages) == [b"at once", b"a moment later"]
+
+
+def test_a_lag_of_zero_beside_records_is_no_tip_and_one_beside_nothing_is(world: World) -> None:  # R33
+    world.put(b"a", b"b")
+    records, nothing = take(world.source().read(FIRST, TRIM_HORIZON), 2)
+    assert (records.records.num_rows, records.lag_ms, records.at_tip) == (2, 0, False)
+    assert (nothing.records.num_rows, nothing.lag_ms, nothing.at_tip) == (0, 0, True)

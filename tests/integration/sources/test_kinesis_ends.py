@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardbatch.core.policies import FanOut
 from shardbatch.core.ports import Page
 from shardbatch.core.position import TRIM_HORIZON, Position, after
 from shardbatch.errors import InvalidAnswer
 from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.decoder import Decoded
+from shardbatch.sources.kinesis.options import FanOut
 from shardbatch.sources.kinesis.source import KinesisSource
 from tests.integration.sources.kinesis_world import FIRST, World, payloads, stopped_server
 

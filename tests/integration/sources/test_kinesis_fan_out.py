@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from shardbatch.core.policies import FanOut
 from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
 from shardbatch.errors import SourceError, StreamNotFound, Throttled
-from shardbatch.sources.kinesis import KinesisSource
+from shardbatch.sources.kinesis.options import FanOut
 from shardbatch.sources.kinesis.registration import consumer_name
+from shardbatch.sources.kinesis.source import KinesisSource
 from tests.integration.sources.kinesis_world import FIRST, STREAM, World, payloads, stopped_server, take, until
 from tests.support.aggregates import FIXTURE
 
@@ -61,7 +61,7 @@ def test_records_come_by_subscription_without_a_single_poll(world: World) -> Non
     first = until(pages, 6)
     assert payloads(first) == RECORDS
     assert first[-1].next == after(numbers[-1])
-    assert first[-1].millis_behind_latest == 0
+    assert first[-1].lag_ms == 0
     world.put(b"later")
     assert payloads(until(pages, 1)) == [b"later"]
     assert source.calls["GetRecords"] == source.calls["GetShardIterator"] == 0
@@ -70,7 +70,7 @@ def test_records_come_by_subscription_without_a_single_poll(world: World) -> Non
 
 def test_a_quiet_shard_still_gives_pages(world: World) -> None:
     pages = take(fanned(world).read(FIRST, TRIM_HORIZON), 3)
-    assert [(page.records.num_rows, page.millis_behind_latest) for page in pages] == [(0, 0)] * 3
+    assert [(page.records.num_rows, page.lag_ms) for page in pages] == [(0, 0)] * 3
 
 
 def test_reading_goes_on_after_a_checkpoint(world: World) -> None:
@@ -211,7 +211,7 @@ def test_a_refused_subscription_shows_as_a_page_of_unknown_lag(world: World) -> 
     world.put(*RECORDS)
     world.server.faults.add("SubscribeToShard", "error", error="LimitExceededException", times=3)
     pages = until(fanned(world).read(FIRST, TRIM_HORIZON), 6)
-    assert [page.millis_behind_latest for page in pages[:-1]] == [None] * 3
+    assert [page.lag_ms for page in pages[:-1]] == [None] * 3
     world.server.faults.add("SubscribeToShard", "error", error="LimitExceededException", times=100)
     with pytest.raises(Throttled, match="subscribe_to_shard"):
         list(fanned(world, throttles=3).read(FIRST, TRIM_HORIZON))
@@ -237,7 +237,7 @@ def test_a_consumer_is_awaited_until_it_is_active_and_serves_every_shard(world: 
     world.put(*RECORDS)
     source = fanned(world)
     pages = until(source.read(FIRST, TRIM_HORIZON), 6)
-    assert {page.millis_behind_latest for page in pages[:-1]} == {None}
+    assert {page.lag_ms for page in pages[:-1]} == {None}
     assert 7 <= sum(world.time.slept) <= 9
     assert payloads(until(source.read(FIRST, TRIM_HORIZON), 6)) == RECORDS
     assert source.calls["RegisterStreamConsumer"] == 1
@@ -398,7 +398,7 @@ def test_turns_of_other_shards_are_no_slowness(world: World, monkeypatch: pytest
     pages = source.read(FIRST, TRIM_HORIZON)
     until(pages, 100)
     world.server.faults.add("GetRecords", "error", error="ProvisionedThroughputExceededException")
-    assert next(pages).millis_behind_latest is None
+    assert next(pages).lag_ms is None
     world.server.clock.advance(80)
     until(pages, records - 100)
     assert source.calls["RegisterStreamConsumer"] == 0

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from botocore.awsrequest import AWSResponse
 
-from shardbatch.core.policies import FanOut
 from shardbatch.core.ports import Page
 from shardbatch.core.position import TRIM_HORIZON, after
 from shardbatch.errors import InvalidAnswer, SourceError, StreamNotFound, Throttled
-from shardbatch.sources.kinesis.calls import Unreachable
+from shardbatch.sources.aws.refusals import Unreachable
+from shardbatch.sources.kinesis.options import FanOut
 from tests.integration.sources.kinesis_world import FIRST, STREAM, World, payloads, stopped_server, take, until
 
 RECORDS = [b"r%d" % n for n in range(6)]
@@ -68,7 +68,7 @@ def test_twenty_refusals_in_a_row_are_waited_out_with_growing_jittered_spacing(w
     pages = until(iter(source.read(FIRST, TRIM_HORIZON)), 6)
     assert payloads(pages) == RECORDS
     # Each refusal shows as an empty page of unknown lag, so that the reader can look at its limits.
-    assert [page.millis_behind_latest for page in pages[:-1]] == [None] * 20
+    assert [page.lag_ms for page in pages[:-1]] == [None] * 20
     assert [page.records.num_rows for page in pages[:-1]] == [0] * 20
     spacing = world.spacing_ms()
     assert len(spacing) == 20

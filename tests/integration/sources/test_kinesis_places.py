@@ -13,14 +13,15 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import CredentialRetrievalError, NoCredentialsError
 
-from shardbatch.core.policies import FanOut
 from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
 from shardbatch.core.slice import Oddities
 from shardbatch.core.waiting import Waiting
 from shardbatch.errors import SourceError, StreamNotFound
-from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
-from shardbatch.sources.kinesis.calls import PlaceRefused, Unreachable
+from shardbatch.sources.aws.refusals import Unreachable
 from shardbatch.sources.kinesis.decoder import Decoded
+from shardbatch.sources.kinesis.options import FanOut, KinesisOptions
+from shardbatch.sources.kinesis.refusals import PlaceRefused
+from shardbatch.sources.kinesis.source import KinesisSource
 from tests.integration.sources.kinesis_world import FIRST, STREAM, World, payloads, stopped_server, take, until
 from tests.support.aws import ACCOUNT, REGION, SECRET
 

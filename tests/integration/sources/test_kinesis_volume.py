@@ -16,7 +16,8 @@ from shardbatch.core.position import TRIM_HORIZON, after
 from shardbatch.core.shard import Shard
 from shardbatch.errors import InvalidAnswer
 from shardbatch.local import StreamServer
-from shardbatch.sources.kinesis import KinesisOptions, KinesisSource
+from shardbatch.sources.kinesis.options import KinesisOptions
+from shardbatch.sources.kinesis.source import KinesisSource
 from tests.integration.sources.kinesis_world import FIRST, STREAM, World, payloads, stopped_server, take, until
 from tests.support.aws import AwsServer
 

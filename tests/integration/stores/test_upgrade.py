@@ -30,6 +30,7 @@ from tests.support.older import LATER, LATER_TABLES, OlderStore, names_of_later
 from tests.support.postgres import PostgresServer
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
+from tests.support.verbs import act
 
 SPACE = Namespace("etl", "orders")
 
@@ -59,7 +60,7 @@ def columns_in(store: SQLStore) -> set[str]:
 
 
 def raise_version(rig: Rig) -> None:
-    migrate(rig.store, SPACE, actor="ann", reason="all workers are new", dry_run=False)
+    act(migrate, rig.store, SPACE, actor="ann", reason="all workers are new", dry_run=False)
 
 
 def rows_in(rig: Rig) -> list[Any]:
@@ -247,17 +248,17 @@ def test_who_may_not_alter_the_tables_is_told_by_the_database(
 
 def test_migrate_says_what_it_would_run_and_then_runs_it(url: str) -> None:
     with contextlib.closing(SQLStore(url)) as store:
-        preview = migrate(store, SPACE, actor="ann", reason="")
+        preview = act(migrate, store, SPACE, actor="ann", reason="")
         assert {item.result for item in preview} == {"would run"}
         assert [item.what for item in preview] == list(store.pending())
         with pytest.raises(ConfigurationError, match="needs a reason"):
-            migrate(store, SPACE, actor="ann", reason=" ", dry_run=False)
+            act(migrate, store, SPACE, actor="ann", reason=" ", dry_run=False)
         assert len(store.pending()) == len(preview)  # nothing was run without one
-        done = migrate(store, SPACE, actor="ann", reason="upgrade", dry_run=False)
+        done = act(migrate, store, SPACE, actor="ann", reason="upgrade", dry_run=False)
         assert [item.what for item in done[:-1]] == [item.what for item in preview]
         assert done[-1] == Migrated("application etl/orders from schema version 1 to 2", "raised")
         assert store.pending() == ()
-        again = migrate(store, SPACE, actor="ann", reason="upgrade", dry_run=False)
+        again = act(migrate, store, SPACE, actor="ann", reason="upgrade", dry_run=False)
         assert again == (Migrated("application etl/orders has schema version 2", "already"),)
 
 
@@ -289,10 +290,10 @@ def test_rows_stay_in_their_version_until_a_person_raises_it(version: Any, tmp_p
     assert rig.committed() == sent
 
     version(2)
-    preview = migrate(rig.store, SPACE, actor="ann", reason="")
+    preview = act(migrate, rig.store, SPACE, actor="ann", reason="")
     assert preview == (Migrated("application etl/orders from schema version 1 to 2", "would raise"),)
     assert status(rig.store, SPACE).schema_version == 1  # looking is possible before
-    (done,) = migrate(rig.store, SPACE, actor="ann", reason="all workers are new", dry_run=False)
+    (done,) = act(migrate, rig.store, SPACE, actor="ann", reason="all workers are new", dry_run=False)
     assert done.result == "raised"
     assert status(rig.store, SPACE).schema_version == 2
     assert "ann migrated to version 2: all workers are new" in str(status(rig.store, SPACE).last_action)
@@ -304,7 +305,7 @@ def test_rows_stay_in_their_version_until_a_person_raises_it(version: Any, tmp_p
         lambda: rig.claim("of-version-1"),
         lambda: rig.claim("told", replay="b1"),
         lambda: status(rig.store, SPACE),
-        lambda: migrate(rig.store, SPACE, actor="ann", reason="back", dry_run=False),
+        lambda: act(migrate, rig.store, SPACE, actor="ann", reason="back", dry_run=False),
     ):
         with pytest.raises(UnsupportedSchema, match=r"etl/orders have schema version 2; this shardbatch reads 0 and 1"):
             step()

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from shardbatch.hooks.kinesis import KinesisStream
 from shardbatch.hooks.leases import SQLLeases
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.spark import SparkSubmitBatchOperator
 
 

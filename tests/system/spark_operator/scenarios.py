@@ -31,9 +31,9 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Verdict
 from shardbatch.core.rows import Namespace
+from shardbatch.hooks.kinesis import KinesisStream
 from shardbatch.hooks.leases import SQLLeases
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
 from shardbatch.landing.area import StagingArea
 from shardbatch.operators.spark import SparkSubmitBatchOperator
 from shardbatch.run import Consumer, Frozen, beat, claim, freeze, land

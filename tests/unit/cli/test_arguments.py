@@ -7,12 +7,13 @@ import argparse
 
 import pytest
 
-from shardbatch.cli.arguments import WATCH
+from shardbatch.cli.arguments import _argument
+from shardbatch.kcl.verbs import WATCH
 
 
 def parsed(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    WATCH.add_to_parser(parser)
+    _argument(WATCH).add_to_parser(parser)
     return parser.parse_args(words)
 
 

@@ -19,7 +19,7 @@ from shardbatch.core.interval_output import IntervalOutput
 from shardbatch.core.lease import Lease
 from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
 from shardbatch.core.rows import Namespace, Row
-from shardbatch.core.shard import HashRange
+from shardbatch.core.shard import KeyRange
 from shardbatch.core.slice import Gap, LandedFile, Oddities, Slice
 from shardbatch.core.start import Start
 from shardbatch.core.waiting import Waiting
@@ -56,7 +56,7 @@ ROWS: dict[str, Row] = {
         checkpoint=after("5", 2),
         completed=True,
         parent_shard_ids=("p-1", "p-2"),
-        hash_range=HashRange(1, 2**128 - 1),
+        hash_range=KeyRange(1, 2**128 - 1),
         batch_id="b-1",
         read_group="001",
         pending=SLICE,
@@ -126,6 +126,7 @@ ROWS: dict[str, Row] = {
         longest_retention_ms=10,
         importing="from KCL",
         shown_intervals=((1, 2), (3, 4)),
+        start_places=(("s-1", after("7")),),
     ),
     "application, bare": Application(NAMESPACE, "arn@1", TRIM_HORIZON, 1),
     "interval_output, full": IntervalOutput(NAMESPACE, (3, 1_800_000_000_000), 7, 2, ("out", "réjects")),

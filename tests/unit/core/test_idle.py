@@ -16,7 +16,8 @@ def after(answers: int, lag: Callable[[int], int | None], records: Callable[[int
     """An answer a second, whose lag and records are those of its second."""
     idle = Idle(0.0)
     for second in range(answers):
-        idle.add(records(second), lag(second), 1_000_000 + second * 1000, float(second))
+        silent = lag(second) is None and not records(second)
+        idle.add(records(second), lag(second), 1_000_000 + second * 1000, float(second), silent=silent)
     return idle
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits and policies: what they refuse, and when a read has read enough."""
+"""Limits: what they refuse, and when a read has read enough."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 
 from shardbatch.core.limits import Budget, ReadLimits
-from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
 from shardbatch.errors import ConfigurationError
 
 
@@ -30,36 +29,18 @@ def test_limits_that_read_nothing_are_refused(wrong: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"max_shards": 0}, {"read_tasks": 0}, {"read_tasks": 1001}, {"stuck_after": timedelta(0)}],
-)
-def test_claim_options_out_of_range_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigurationError, match="ClaimOptions"):
-        ClaimOptions(**wrong)  # type: ignore[arg-type]
-
-
-def test_an_unknown_policy_names_the_known_ones() -> None:
-    with pytest.raises(ConfigurationError, match="'fail' or 'record'"):
-        Policies(gap="skip")
-    assert Policies(gap="record").gap is GapPolicy.RECORD
-
-
-@pytest.mark.parametrize(
-    ("records", "arrival", "lag", "enough"),
+    ("arrival", "at_tip", "enough"),
     [
-        (3, 50, 0, False),  # R33: records beside a lag of zero are no proof
-        (0, None, 0, True),
-        (0, None, 1, False),  # R37: a lag is a count or a flag somewhere; only zero means anything
-        (0, None, 10, False),
-        (0, None, None, False),
-        (3, 101, 7000, True),  # past the instant at which the run began
-        (3, 100, 7000, False),
+        (50, False, False),
+        (None, True, True),
+        (50, True, True),
+        (None, False, False),
+        (101, False, True),  # past the instant at which the run began
+        (100, False, False),
     ],
 )
-def test_the_tip_is_an_empty_page_without_lag_or_a_record_of_after_the_start(
-    records: int, arrival: int | None, lag: int | None, enough: bool
-) -> None:
-    assert Budget(ReadLimits(), tip_ms=100, deadline=1.0).at_tip(records, arrival, lag) is enough
+def test_enough_is_the_tip_or_a_record_of_after_the_start(arrival: int | None, at_tip: bool, enough: bool) -> None:
+    assert Budget(ReadLimits(), tip_ms=100, deadline=1.0).reached(arrival, at_tip=at_tip) is enough
 
 
 def test_whichever_limit_comes_first_counts() -> None:

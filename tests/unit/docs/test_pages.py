@@ -142,5 +142,6 @@ PHRASES = re.findall(r"^\| `([^`]+)` \| (?:claim|read) \|", (DOCS / "alerts.md")
 
 @pytest.mark.parametrize("phrase", PHRASES)
 def test_a_warning_that_is_to_be_searched_for_is_one_of_ours(phrase: str) -> None:
-    code = "".join(path.read_text("utf-8") for path in (ROOT / "provider" / "shardbatch" / "run").glob("*.py"))
+    rooms = [ROOT / "provider" / "shardbatch" / name for name in ("run", "sources")]
+    code = "".join(path.read_text("utf-8") for room in rooms for path in room.rglob("*.py"))
     assert phrase in re.sub(r'"\n\s*f?"', "", code)

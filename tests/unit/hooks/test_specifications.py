@@ -344,11 +344,14 @@ def test_parsing_a_dag_file_imports_no_vendor_library(tmp_path: Path) -> None:
 import sys
 from airflow.sdk import DAG, task
 before = set(sys.modules)
-from shardbatch import DynamoDBLeases, KinesisStream, ReadLimits, Staging, StreamBatch, batch_params
+from shardbatch import DynamoDBLeases, KinesisStream, ParkBatchOperator, ReadLimits, Staging, StreamBatch, batch_params
 with DAG("d", params=batch_params("b")):
     with StreamBatch("b", app_name="a", stream=KinesisStream("s"), leases=DynamoDBLeases("t"), staging=Staging("/x")):
         task(lambda: None, task_id="work")()
-heavy = "boto3 botocore pyarrow sqlalchemy pyspark pandas msgspec airflow.providers.amazon shardbatch.run shardbatch.control"
+    given = dict(app_name="a", stream=KinesisStream("s"), leases=DynamoDBLeases("t"), reason="x")
+    ParkBatchOperator(task_id="park", batch_id="b", **given)
+heavy = "boto3 botocore pyarrow sqlalchemy pyspark pandas msgspec airflow.providers.amazon"
+heavy += " shardbatch.run shardbatch.control"
 print(*[name for name in heavy.split() if name in set(sys.modules) - before])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)

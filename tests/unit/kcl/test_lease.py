@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, Position, after, at_timestamp
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.errors import ConfigurationError
 from shardbatch.kcl.lease import KclLease, KclStream, Taken, of_stream, plan_import
 
@@ -134,7 +134,7 @@ def test_leases_of_another_stream_of_the_same_name_are_refused() -> None:  # R49
 def test_a_shard_that_left_the_listing_keeps_its_place_and_its_lineage() -> None:  # R102
     held = [
         lease("0", "SHARD_END", child_shard_ids=("1",)),
-        lease("x", "77", parent_shard_ids=("0",), hash_range=HashRange(0, 9)),
+        lease("x", "77", parent_shard_ids=("0",), hash_range=KeyRange(0, 9)),
         lease("1"),
     ]
     found = {each.shard.shard_id: each for each in plan_import(held, [Shard("1"), Shard("2", ("x",))], None)}
@@ -145,7 +145,7 @@ def test_a_shard_that_left_the_listing_keeps_its_place_and_its_lineage() -> None
         "2": "TRIM_HORIZON",
     }
     assert "becomes a gap" in found["x"].meaning
-    assert (found["x"].shard.parent_shard_ids, found["x"].shard.hash_range) == (("0",), HashRange(0, 9))
+    assert (found["x"].shard.parent_shard_ids, found["x"].shard.hash_range) == (("0",), KeyRange(0, 9))
     assert found["1"].shard.parent_shard_ids == ("0",)
 
 

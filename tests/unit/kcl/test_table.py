@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardbatch.core.shard import HashRange
+from shardbatch.core.shard import KeyRange
 from shardbatch.errors import ConfigurationError
 from shardbatch.kcl.lease import KclStream
 from shardbatch.kcl.table import lease_of
@@ -30,7 +30,7 @@ def test_a_row_of_kcl_2_has_hash_range_children_and_a_prepared_checkpoint() -> N
     found = lease_of(given)
     assert found is not None
     assert (found.owner, found.sub_sequence_number, found.prepared) == (None, 4, "127")
-    assert (found.child_shard_ids, found.hash_range) == (("a", "b"), HashRange(0, 2**127 - 1))
+    assert (found.child_shard_ids, found.hash_range) == (("a", "b"), KeyRange(0, 2**127 - 1))
 
 
 def test_a_row_of_kcl_3_that_is_being_handed_over() -> None:  # K-31, R46

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from shardbatch.local.api import TARGET, Api
@@ -31,6 +33,9 @@ class RefusedError(Exception):
 class Caller:
     """A client of the API."""
 
+    targets: Mapping[str, str] = defaultdict(lambda: TARGET)
+    """Which API an operation belongs to."""
+
     def __init__(self, **options: Any) -> None:
         self.clock = Clock(lambda: NOW)
         self.options = Options(**options)
@@ -41,10 +46,10 @@ class Caller:
 
     def call(self, operation: str, *, key: str = "AKIDEXAMPLE", region: str = "us-east-1", **fields: Any) -> Json:
         credential = f"AWS4-HMAC-SHA256 Credential={key}/20231114/{region}/kinesis/aws4_request, SignedHeaders=host"
-        reply = self.api.answer(f"{TARGET}.{operation}", json.dumps(fields).encode(), credential)
+        reply = self.api.answer(f"{self.targets[operation]}.{operation}", json.dumps(fields).encode(), credential)
         answer: Json = json.loads(reply.body) if reply.body else {}
         if reply.status != 200:
-            raise RefusedError(answer["__type"], answer["message"], reply.status)
+            raise RefusedError(answer["__type"].rpartition("#")[2], answer["message"], reply.status)
         return answer
 
     def refused(self, operation: str, **fields: Any) -> str:

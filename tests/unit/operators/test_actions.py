@@ -4,88 +4,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 import shardbatch
 from shardbatch import (
     AcceptGapOperator,
-    AdoptRootOperator,
     DropBatchOperator,
-    ForgetRootOperator,
-    KinesisStream,
     ParkBatchOperator,
     ReleaseOperator,
     ResetOperator,
     SetAsideBatchOperator,
-    SQLLeases,
     Staging,
-    SumMarkersOperator,
     UnparkBatchOperator,
 )
 from shardbatch.core.application import Application
-from shardbatch.core.batch import Batch, BatchState
-from shardbatch.core.decision import Decision
-from shardbatch.core.rows import APPLICATION, BATCH, TABLES, Key
-from shardbatch.errors import ConfigurationError, OutputTaken
-from shardbatch.landing.area import StagingArea
+from shardbatch.core.batch import BatchState
+from shardbatch.core.rows import APPLICATION, Key
+from shardbatch.errors import ConfigurationError
 from shardbatch.stores.sql import SQLStore
-from tests.unit.cli.rows import NAMESPACE, OTHER, filled
-
-GIVEN: dict[str, Any] = {
-    "task_id": "verb",
-    "app_name": "{{ params.app }}",
-    "stream": KinesisStream("{{ params.stream }}"),
-    "leases": SQLLeases("leases_db"),
-    "reason": "ticket 7",
-}
-
-
-@pytest.fixture
-def store(connection: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SQLStore]:
-    """The rows of the CLI's tests; the owner of the frozen batch is at work until a test says otherwise."""
-    connection("leases_db", conn_type="sqlite", host=str(tmp_path / "leases.db"))
-    monkeypatch.setenv("AIRFLOW__SHARDBATCH__DEPLOYMENT_ID", "prod")
-    monkeypatch.setattr(RuntimeTaskInstance, "get_dagrun_state", staticmethod(lambda dag_id, run_id: "running"))
-    states = staticmethod(lambda dag_id, run_ids, task_ids=None: {run_ids[0]: {"orders.work": "running"}})
-    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", states)
-    found = SQLStore(f"sqlite:///{tmp_path}/leases.db")
-    found.prepare()
-    memory = filled()
-    for table in TABLES:
-        for row in memory.list(table, NAMESPACE):
-            assert found.create(row)
-    yield found
-    found.close()
-
-
-def over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RuntimeTaskInstance, "get_dagrun_state", staticmethod(lambda dag_id, run_id: "failed"))
-
-
-def run(task: Any, pushed: dict[str, Any] | None = None) -> dict[str, Any]:
-    """One try of a task, its templates rendered as Airflow does."""
-    kept = {} if pushed is None else pushed
-    context: Any = {
-        "dag_run": SimpleNamespace(dag_id="repairs", run_id="manual__1"),
-        "ti": SimpleNamespace(xcom_push=lambda key, value: kept.__setitem__(key, value)),
-        "params": {"app": "orders-etl", "stream": "orders", "batch": "b2", "preview": True, "gone": "b1"},
-    }
-    task.render_template_fields(context)
-    return dict(task.execute(context))
-
-
-def batch(store: SQLStore, batch_id: str = "b2") -> Batch:
-    row = store.get(Key(BATCH, NAMESPACE, ("", batch_id)))
-    assert isinstance(row, Batch)
-    return row
+from tests.support.actions import GIVEN, batch, over, run
+from tests.unit.cli.rows import NAMESPACE, OTHER
 
 
 def test_the_actor_is_the_run_and_stands_on_the_rows_with_the_reason(store: SQLStore) -> None:
@@ -185,43 +127,6 @@ def test_an_application_begins_anew_on_a_stream_that_was_created_again(
     over(monkeypatch)
     answer = run(ResetOperator(**GIVEN, every=True, stream_id="arn:orders:2", force=True))
     assert answer["rows"][0]["effect"].startswith("from stream arn:orders:1 to arn:orders:2")
-
-
-@pytest.fixture
-def staging(tmp_path: Path) -> Staging:
-    """Where output roots are reached; beside it is one that another application has."""
-    (tmp_path / "staging").mkdir()
-    (tmp_path / "out").mkdir()
-    outputs = StagingArea(str(tmp_path / "staging")).outputs
-    outputs.look(str(tmp_path / "out"), (), "etl/orders", shared=False)
-    outputs.mark(str(tmp_path / "out"), Decision("b0", 1, app="etl/orders"))
-    return Staging(str(tmp_path / "staging"))
-
-
-def test_a_root_that_is_gone_is_forgotten(store: SQLStore) -> None:
-    seen = batch(store, "b1")
-    assert store.replace(seen, replace(seen, roots=("/lake/out", "/lake/b1"), row_count=seen.row_count + 1))
-    answer = run(ForgetRootOperator(**GIVEN, root="/lake/{{ params.gone }}/"))
-    assert [(row["name"], row["result"]) for row in answer["rows"]] == [("b1", "forgot")]
-    assert batch(store, "b1").roots == ("/lake/out",)
-    assert run(ForgetRootOperator(**GIVEN, root="/lake/b1", batch_id="b1"))["counts"] == {"already": 1}
-
-
-def test_a_root_is_adopted_and_its_markers_are_summed(store: SQLStore, staging: Staging, tmp_path: Path) -> None:
-    outputs, root = StagingArea(str(tmp_path / "staging")).outputs, str(tmp_path / "out")
-    preview = run(AdoptRootOperator(**GIVEN, root=root, staging=staging, preview=True))
-    assert preview["counts"] == {"would adopt": 1}
-    with pytest.raises(OutputTaken):
-        outputs.look(root, (), str(NAMESPACE), shared=False)
-    assert run(AdoptRootOperator(**GIVEN, root=root, staging=staging))["counts"] == {"adopted": 1}
-    outputs.look(root, (), str(NAMESPACE), shared=False)
-    assert run(SumMarkersOperator(**GIVEN, root=root, staging=staging))["counts"] == {"summed": 1}
-
-
-@pytest.mark.parametrize("operator", [AdoptRootOperator, SumMarkersOperator])
-def test_a_root_is_reached_through_staging(store: SQLStore, operator: Any) -> None:
-    with pytest.raises(AirflowFailException, match="none is given"):
-        run(operator(**GIVEN, root="/lake/out"))
 
 
 def test_without_a_reason_or_a_lease_store_the_dag_file_fails(store: SQLStore) -> None:

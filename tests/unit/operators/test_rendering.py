@@ -15,8 +15,10 @@ from airflow.sdk.exceptions import AirflowFailException
 
 import shardbatch
 from shardbatch import KinesisStream, ParkBatchOperator, ReplayBatchOperator, ResetOperator, SQLLeases, Staging
+from shardbatch.control.verbs import VERBS, names
 from shardbatch.hooks.names import namespace_of
 from shardbatch.operators import replay
+from shardbatch.operators.actions import ActionOperator
 from shardbatch.operators.claim import ClaimOperator
 from shardbatch.operators.commit import CommitOperator
 from shardbatch.operators.end_record import record_end
@@ -111,6 +113,11 @@ def test_what_a_run_brings_in_is_not_rendered_by_an_end_record(monkeypatch: pyte
     assert (found[1].app_name, found[1].staging.uri) == (EVIL, f"/staging/{EVIL}")
 
 
+def chosen_by(task: ActionOperator) -> dict[str, Any]:
+    """What an operator of a verb was given, before anything is read out of it."""
+    return {argument.name: getattr(task, argument.operators) for argument in VERBS[task.verb].arguments}
+
+
 @pytest.mark.parametrize("native", [False, True])
 def test_what_a_run_brings_in_is_not_rendered_by_a_verb(monkeypatch: pytest.MonkeyPatch, native: bool) -> None:
     found: dict[str, Any] = {}
@@ -127,7 +134,7 @@ def test_what_a_run_brings_in_is_not_rendered_by_a_verb(monkeypatch: pytest.Monk
     context: Any = context_of(task)
     task.render_template_fields(context, task.dag.get_template_env())
     task.execute(context)
-    assert (found["app_name"], found["batch_id"], found["reason"]) == (EVIL, EVIL, EVIL)
+    assert (found["app_name"], found["given"].batch_id, found["reason"]) == (EVIL, EVIL, EVIL)
     assert found["stream"] == KinesisStream("orders", region_name=EVIL)
     assert (found["leases"], found["staging"].aws_conn_id) == (SQLLeases(EVIL), EVIL)
 
@@ -155,7 +162,7 @@ def test_a_name_stays_a_text_where_a_dag_renders_native_objects(opened: list[App
     with task.open(context):
         pass
     assert (opened[0].app_name, opened[0].stream.stream_name, opened[0].leases) == (text, "2026", SQLLeases(text))
-    assert reset.choice()["to"] == text
+    assert chosen_by(reset)["to"] == text
 
 
 @pytest.mark.parametrize("wrong", ["", " a", "a/b", "{{ a }}/b", "..", ".", "a\x00b", "a\nb", "n" * 129, 2026, None])
@@ -186,7 +193,7 @@ def test_shards_may_be_a_list_or_a_text_of_one(text: str) -> None:
     with DAG("d", schedule=None, render_template_as_native_obj=True):
         task = ResetOperator(task_id="t", to="TRIM_HORIZON", reason="r", shards="{{ dag_run.conf['shards'] }}", **ASKED)
     task.render_template_fields(context_of(task, shards=text), task.dag.get_template_env())
-    assert task.choice()["shards"] == ["a", "b"]
+    assert names(chosen_by(task)["shards"]) == ["a", "b"]
 
 
 def test_what_another_task_handed_to_a_mapped_step_is_not_rendered() -> None:

@@ -16,9 +16,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from shardbatch.core.policies import ClaimOptions, Policies
 from shardbatch.errors import ConfigurationError, ConnectionUnknown, JobFailed, LeaseLost
+from shardbatch.hooks.kinesis import KinesisStream
 from shardbatch.hooks.leases import SQLLeases
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.end_record import Bound
 from shardbatch.operators.spark import SparkSubmitBatchOperator
 from shardbatch.task_group import StreamBatch

@@ -20,7 +20,7 @@ from shardbatch.landing.writer import ParquetSliceWriter
 from shardbatch.run import land
 from tests.support.passing import HOUR, later, only, pending
 from tests.support.rig import Rig
-from tests.support.scripted import ScriptedStream
+from tests.support.scripted import ScriptedStream, of_lag
 
 RECORD = Policies(gap=GapPolicy.RECORD)
 
@@ -264,13 +264,8 @@ def test_a_stretch_without_records_is_not_begun_anew_at_every_turn(rig: Rig) -> 
         page = next(pages)
         for at in range(100):
             rig.time.ms += 120_000
-            yield replace(
-                page,
-                records=page.records.slice(0, 0),
-                next=position,
-                millis_behind_latest=108_000_000 - at * 1_000_000,
-                checkpoint_gone=False,
-            )
+            empty = replace(page, records=page.records.slice(0, 0), next=position, checkpoint_gone=False)
+            yield of_lag(empty, 108_000_000 - at * 1_000_000)
         yield page
         yield from pages
 

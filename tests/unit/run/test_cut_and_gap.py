@@ -14,14 +14,14 @@ from shardbatch.control.reset import reset
 from shardbatch.core.interval import Interval
 from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
 from shardbatch.core.ports import Page
-from shardbatch.core.position import TRIM_HORIZON, Kind, Position
+from shardbatch.core.position import TRIM_HORIZON, Position
 from shardbatch.core.slice import Gap, Slice
 from shardbatch.errors import SourceError, StagingMoved, StoreError, Throttled
 from shardbatch.run import claim, land
 from shardbatch.run.hold import Held
 from tests.support.passing import later, only
 from tests.support.rig import Rig
-from tests.support.scripted import ScriptedStream
+from tests.support.scripted import ScriptedStream, of_lag
 from tests.support.verbs import told
 
 HOUR, MINUTE = 3_600_000, 60_000
@@ -45,7 +45,7 @@ class Cut(ScriptedStream):
 
     def read(self, shard_id: str, position: Position) -> Iterator[Page]:
         if self.cuts:
-            yield Page(self._batch([]), position, millis_behind_latest=500_000)
+            yield Page(self._batch([]), position, lag_ms=500_000)
             self.cuts -= 1
             raise SourceError("cut")
         yield from super().read(shard_id, position)
@@ -101,12 +101,12 @@ def test_what_was_read_of_an_interval_is_kept_when_the_streams_clock_cannot_be_a
 
         def read(self, shard_id: str, position: Position) -> Iterator[Page]:
             for page in super().read(shard_id, position):
-                yield page if page.records.num_rows else replace(page, millis_behind_latest=40_000)
+                yield page if page.records.num_rows else of_lag(page, 40_000)
 
-        def resolve(self, start: Position) -> Position:
-            if self.fails and start.kind is Kind.LATEST:
+        def clock_ms(self) -> int | None:
+            if self.fails:
                 raise Throttled("DescribeStreamSummary")
-            return super().resolve(start)
+            return super().clock_ms()
 
     stream = Lagging()
     rig = Rig(tmp_path / "staging", stream=stream)

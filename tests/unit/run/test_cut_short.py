@@ -29,7 +29,7 @@ from shardbatch.run.hold import Held
 from shardbatch.run.shard_read import _unnamed
 from shardbatch.stores.memory import MemoryStore
 from tests.support.rig import Rig
-from tests.support.scripted import ScriptedStream
+from tests.support.scripted import ScriptedStream, of_lag
 
 ONE_TASK = ClaimOptions(read_tasks=1)
 FAIL = Policies(shard_errors=ShardErrors.FAIL)
@@ -384,9 +384,7 @@ class Lagging(Cut):
         for page in super().read(shard_id, position):
             self.now_ms += 1000
             if page.records.num_rows == 0 and not page.ended:
-                page = replace(
-                    page, millis_behind_latest=3_600_000 + self.seconds * 1000 if self.lag is None else self.lag
-                )
+                page = of_lag(page, 3_600_000 + self.seconds * 1000 if self.lag is None else self.lag)
             yield page
 
 

@@ -16,6 +16,7 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.run import Outcome
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
+from tests.support.verbs import act
 from tests.unit.run.test_interval_runs import Interval, beside, run
 
 TWO_HOURS = 7_200_000
@@ -35,8 +36,8 @@ def at(rig: Rig, ms: int) -> None:
 
 def moved(rig: Rig, to_ms: int, *shards: str) -> None:
     """A reset by hand."""
-    reset(
-        rig.store, rig.namespace, actor="me", reason="test", to=at_timestamp(to_ms), shards=shards,
+    act(
+        reset, rig.store, rig.namespace, actor="me", reason="test", to=at_timestamp(to_ms), shards=shards,
         every=not shards, dry_run=False, clock=rig.time.clock(),
     )  # fmt: skip
 

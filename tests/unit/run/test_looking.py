@@ -18,7 +18,7 @@ from shardbatch.core.position import LATEST
 from shardbatch.run import Outcome
 from tests.support.passing import only, time_passes
 from tests.support.rig import Rig
-from tests.support.scripted import ScriptedStream
+from tests.support.scripted import ScriptedStream, of_lag
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_lag_of_zero_beside_records_is_no_sight_of_the_tip(rig: Rig) -> None:
 
     def flat(shard_id, position) -> Iterator[Page]:
         """A server that reports no lag, ever."""
-        return (replace(page, millis_behind_latest=0) for page in read(shard_id, position))
+        return (of_lag(page, 0) for page in read(shard_id, position))
 
     rig.stream.read = flat  # type: ignore[method-assign]
     rig.stream.put(*"abcdef")
@@ -85,7 +85,7 @@ def test_looking_whether_records_wait_ends_on_a_shard_that_shows_none(rig: Rig) 
     def sparse(shard_id, position) -> Iterator[Page]:
         (page,) = itertools.islice(read(shard_id, position), 1)
         while next(pages) < 10_000:
-            yield replace(page, records=page.records.slice(0, 0), next=position, millis_behind_latest=1000)
+            yield of_lag(replace(page, records=page.records.slice(0, 0), next=position), 1000)
 
     rig.stream.read = sparse  # type: ignore[method-assign]
     assert rig.claim("r2").outcome is Outcome.HELD
@@ -120,7 +120,7 @@ def test_a_read_that_neither_found_a_record_nor_saw_the_tip_says_so(rig: Rig) ->
         (page,) = itertools.islice(read(shard_id, position), 1)
         while True:
             rig.time.ms += 1000
-            yield replace(page, records=page.records.slice(0, 0), next=position, millis_behind_latest=3_600_000)
+            yield of_lag(replace(page, records=page.records.slice(0, 0), next=position), 3_600_000)
 
     rig.stream.read = sparse  # type: ignore[method-assign]
     began = rig.time.ms

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,7 @@ from shardbatch.control.set_aside import set_aside
 from shardbatch.control.status import batches, shards
 from shardbatch.core.batch import BatchState
 from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
-from shardbatch.core.position import SHARD_END, TRIM_HORIZON, Position, after, at_timestamp
-from shardbatch.core.skipped import left_of, passed, passes_over
-from shardbatch.core.slice import Gap
+from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
 from tests.support.passing import HOUR, later, only
 from tests.support.rig import Rig
 from tests.support.verbs import batch, done, told
@@ -206,42 +203,6 @@ def test_a_landed_slice_that_a_reset_drops_counts_as_unread(rig: Rig) -> None:
     (shard,) = rig.stream.shards
     done(reset, rig, shards=[shard], to=TRIM_HORIZON, liveness=rig.verdict)
     assert rig.run("r3", policies=RECORD).gaps == 1
-
-
-@pytest.mark.parametrize(
-    ("place", "arrival", "target", "expected"),
-    [
-        (after("5"), 100, after("9"), True),
-        (after("5"), 100, after("5", 1), True),
-        (after("5"), 100, after("5"), False),
-        (after("5"), 100, after("3"), False),
-        (after("5"), 100, at_timestamp(101), True),
-        (after("5"), 100, at_timestamp(100), False),
-        (after("5"), None, at_timestamp(1), True),
-        (after("5"), None, TRIM_HORIZON, False),
-        (TRIM_HORIZON, None, after("1"), True),
-        (TRIM_HORIZON, None, at_timestamp(1), True),
-        (TRIM_HORIZON, None, TRIM_HORIZON, False),
-        (at_timestamp(50), None, at_timestamp(51), True),
-        (at_timestamp(50), None, at_timestamp(50), False),
-        (SHARD_END, 100, at_timestamp(1000), False),
-    ],
-)
-def test_whether_records_may_be_passed_over(
-    place: Position, arrival: int | None, target: Position, expected: bool
-) -> None:
-    assert passes_over(place, arrival, target) is expected
-
-
-def test_what_is_left_of_it_after_another_reset() -> None:
-    gap = passed(after("5"), 100, after("9"), "ann")
-    assert gap == Gap(after("5"), None, 100, None, gap.reason, "ann", after("9"))
-    assert left_of([gap], after("12")) == (gap,)
-    assert left_of([gap], after("7")) == (replace(gap, until=after("7")),)
-    assert left_of([gap], after("5")) == left_of([gap], TRIM_HORIZON) == left_of([gap], at_timestamp(100)) == ()
-    assert left_of([gap], at_timestamp(101)) == (gap,)
-    span = passed(at_timestamp(10), None, at_timestamp(90), "ann")
-    assert left_of([span], at_timestamp(50)) == (replace(span, until=at_timestamp(50), to_ms=50),)
 
 
 def test_a_batch_that_was_set_aside_says_when_its_records_arrived(rig: Rig) -> None:

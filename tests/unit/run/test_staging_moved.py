@@ -17,6 +17,7 @@ from shardbatch.errors import SourceError, StagingMoved
 from shardbatch.landing.area import StagingArea
 from shardbatch.run import claim, land
 from tests.support.rig import Rig
+from tests.support.verbs import act
 
 BY: dict[str, Any] = {"actor": "ada", "reason": "the disk was changed", "dry_run": False}
 
@@ -76,12 +77,12 @@ def test_a_frozen_batch_in_the_old_folder_holds_the_claim_and_a_dropped_one_does
     # The lease says first where its slice stands; the batch alone is seen where a version before landed the slice.
     assert "stands in" in refused(new, "r2")
     space = rig.namespace
-    (done,) = drop(rig.store, space, frozen.batch_id or "", landing=StagingArea(str(new.folder)), **BY)
+    (done,) = act(drop, rig.store, space, frozen.batch_id or "", landing=StagingArea(str(new.folder)), **BY)
     assert f"this staging is not the batch's, which says where: file://{rig.folder}" in done.effect
     assert "stand in" in refused(new, "r3")
     assert not rig.batches(BatchState.FROZEN)
     (row,) = rig.consumer().leases()
-    reset(rig.store, space, to=row.checkpoint, shards=[row.shard_id], clock=rig.time.clock(), **BY)
+    act(reset, rig.store, space, to=row.checkpoint, shards=[row.shard_id], clock=rig.time.clock(), **BY)
     done_anew = new.run("r4")
     assert new.records(done_anew.batch_id or "") == sent
 

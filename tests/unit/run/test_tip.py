@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from shardbatch.core.position import Position, after
 from shardbatch.errors import Throttled
 from shardbatch.run import land
 from tests.support.rig import Rig
-from tests.support.scripted import ScriptedStream
+from tests.support.scripted import ScriptedStream, of_lag
 
 HONEST = "honest"
 #: What a lag is in services and emulators: honest, a flag, a count, nothing at all.
@@ -41,10 +40,10 @@ class LyingStream(ScriptedStream):
             far = page.records.num_rows or page.ended
             for number in range(self.empty if far else 0):
                 self.pages += 1
-                yield Page(self._batch([]), here, millis_behind_latest=self._says(self.empty - number))
+                yield of_lag(Page(self._batch([]), here), self._says(self.empty - number))
             here = page.next
             self.pages += 1
-            yield replace(page, millis_behind_latest=self._says(page.millis_behind_latest))
+            yield of_lag(page, self._says(page.lag_ms))
 
     def _says(self, lag: int | None) -> int | None:
         return lag if self.lag == HONEST else self.lag
@@ -179,7 +178,7 @@ def test_a_shard_that_does_not_answer_is_named_and_the_others_are_read(tmp_path:
     class Refused(ScriptedStream):
         def read(self, shard_id: str, position: Position) -> Iterator[Page]:
             while shard_id == next(iter(self.shards)):
-                yield Page(self._batch([]), position, millis_behind_latest=None)
+                yield Page(self._batch([]), position, silent=True)
                 rig.time.ms += 1000
             yield from super().read(shard_id, position)
 
@@ -196,7 +195,7 @@ def test_a_shard_that_is_refused_once_when_its_time_is_over_is_asked_again(tmp_p
 
     class Once(ScriptedStream):
         def read(self, shard_id: str, position: Position) -> Iterator[Page]:
-            yield Page(self._batch([]), position, millis_behind_latest=None)
+            yield Page(self._batch([]), position, silent=True)
             yield from super().read(shard_id, position)
 
     rig = Rig(tmp_path / "staging", Once())

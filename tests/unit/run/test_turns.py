@@ -16,13 +16,15 @@ import pytest
 from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions
-from shardbatch.core.ports import Clock, Page
+from shardbatch.core.ports import Capabilities, Clock, Page
 from shardbatch.core.position import Position
 from shardbatch.errors import StagingError
 from shardbatch.landing.writer import ParquetSliceWriter
 from shardbatch.run import claim, freeze, land
+from shardbatch.run.continuity import longest_ms
+from shardbatch.run.land import WAIT_PART
 from shardbatch.run.shard_errors import Stopped
-from shardbatch.run.turns import LONGEST_WAIT, Turns
+from shardbatch.run.turns import Turns
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -90,14 +92,24 @@ def test_limits_of_records_and_bytes_are_each_shards_own(rig: Rig, limits: ReadL
     assert max(read) <= 5  # their data have three bytes each
 
 
-def test_a_shard_waits_for_its_next_turn_no_longer_than_its_place_in_the_stream_lives() -> None:
-    """An iterator lives for five minutes; a scan of a stretch without records has nothing else to go on from. R36"""
+def test_a_shard_waits_for_its_next_turn_no_longer_than_it_may() -> None:
     clock = Clock(lambda: 0, lambda: 0.0, lambda seconds: None)
     for concurrency, shards in itertools.product((1, 8), (2, 9, 40, 500)):
-        turns = Turns(clock, concurrency, deadline=86_400.0)
+        turns = Turns(clock, concurrency, deadline=86_400.0, longest_wait=240.0)
         turns._waiting.extend([None] * shards)  # type: ignore[list-item]
         between = turns._share() * (shards - concurrency) / concurrency
-        assert between <= LONGEST_WAIT < 300
+        assert between <= 240
+
+
+@pytest.mark.parametrize(
+    ("lives", "longest"), [(timedelta(minutes=5), 300_000), (timedelta(minutes=1), 60_000), (None, 300_000)]
+)
+def test_no_shard_waits_longer_than_its_place_in_the_stream_lives(lives: timedelta | None, longest: int) -> None:
+    """A scan of a stretch without records has nothing else to go on from; and no answer may be older than clocks may
+    differ. R36"""
+    can = Capabilities(lineage=True, instants=True, arrival_times=True, place_lives=lives)
+    assert longest_ms(can) == longest
+    assert WAIT_PART < 1
 
 
 def test_a_waiting_shard_holds_no_records_in_memory_and_loses_none(rig: Rig) -> None:

@@ -50,7 +50,7 @@ def test_records_that_expired_while_reads_came_no_further_are_a_gap_of_the_first
     rig.time.ms += DAY_MS + 3_600_000
     rig.stream.trim(shard, keep=0)
     rig.stream.put("b", "c")
-    far = Page(rig.stream._batch([]), TRIM_HORIZON, millis_behind_latest=1)
+    far = Page(rig.stream._batch([]), TRIM_HORIZON, lag_ms=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rig.stream, "read", lambda shard_id, position: iter([far]))
         answer = rig.run("r2", policies=RECORD, limits=ReadLimits(duration=timedelta(microseconds=1)))

@@ -28,7 +28,7 @@ class RefusingStream(ScriptedStream):
 
     def read(self, shard_id: str, position: Position) -> Iterator[Page]:
         for page in super().read(shard_id, position):
-            yield Page(self._batch([]), position, waiting=Waiting(refused=1))
+            yield Page(self._batch([]), position, silent=True, waiting=Waiting(refused=1))
             if self.refuses_for_ever:
                 raise Throttled
             yield replace(page, waiting=Waiting(2.0, resubscribed=1))

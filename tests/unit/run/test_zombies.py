@@ -288,7 +288,7 @@ def test_a_read_whose_lease_was_lost_before_an_answer_came_is_a_lost_one(rig: Ri
     def refused(shard_id: str, position: Position) -> Iterator[Page]:
         assert rig.store.replace(only(rig), leases.take(only(rig), "thief", None, rig.time.ms))
         held.renew()
-        yield Page(rig.stream._batch([]), position)
+        yield Page(rig.stream._batch([]), position, silent=True)
 
     rig.stream.read = refused  # type: ignore[method-assign]
     assert whole(reading(rig, held)) is None

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from shardbatch.core.ports import Clock
-from shardbatch.sources.kinesis.decoder import SCHEMA, Decoded
+from shardbatch.sources.kinesis.decoder import Decoded
 from shardbatch.sources.kinesis.fan_out import Deadline, Progress
+from shardbatch.sources.records import SCHEMA
 
 MIB = 1024 * 1024
 DAY = 86_400

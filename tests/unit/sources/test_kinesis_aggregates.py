@@ -16,22 +16,23 @@ from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardbatch.core.policies import Deaggregate
 from shardbatch.core.position import TRIM_HORIZON, Position, after
-from shardbatch.core.shard import MAX_HASH_KEY, HashRange
+from shardbatch.core.shard import KeyRange
 from shardbatch.core.slice import NOTHING_ODD, Oddities
 from shardbatch.sources.kinesis import deaggregation
 from shardbatch.sources.kinesis.aggregate import take_apart
 from shardbatch.sources.kinesis.deaggregation import Piece, fresh, pieces
-from shardbatch.sources.kinesis.decoder import SCHEMA
+from shardbatch.sources.kinesis.hash_space import HASH_KEYS
+from shardbatch.sources.kinesis.options import Deaggregate
+from shardbatch.sources.records import SCHEMA
 from tests.support.aggregates import FIXTURE, MAGIC, Packed, number, pack, sealed, text
 
-WHOLE = HashRange(0, MAX_HASH_KEY)
-LOWER, UPPER = HashRange(0, 2**127 - 1), HashRange(2**127, MAX_HASH_KEY)
+WHOLE = HASH_KEYS
+LOWER, UPPER = KeyRange(0, 2**127 - 1), KeyRange(2**127, HASH_KEYS.end)
 BROKEN = FIXTURE[:-1] + bytes([FIXTURE[-1] ^ 1])
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
-hash_keys = st.none() | st.integers(0, MAX_HASH_KEY).map(str)
+hash_keys = st.none() | st.integers(0, HASH_KEYS.end).map(str)
 packed = st.builds(Packed, texts, st.binary(max_size=50), hash_keys)
 
 
@@ -47,7 +48,7 @@ def read(
     records: pa.RecordBatch,
     start: Position = TRIM_HORIZON,
     how: Deaggregate = Deaggregate.ON,
-    span: HashRange | None = WHOLE,
+    span: KeyRange | None = WHOLE,
     most: int = 10_000,
 ) -> list[Piece]:
     left, before = fresh(records, start)
@@ -204,14 +205,14 @@ def test_no_message_under_a_right_digest_is_an_error(body: bytes) -> None:
 @pytest.mark.parametrize(  # KV-10, KV-11, K-43
     ("span", "foreign"), [(WHOLE, 0), (LOWER, 1), (UPPER, 2), (None, 0)]
 )
-def test_records_of_another_shard_are_delivered_and_counted(span: HashRange | None, foreign: int) -> None:  # R41
+def test_records_of_another_shard_are_delivered_and_counted(span: KeyRange | None, foreign: int) -> None:  # R41
     found = read(answer((7, FIXTURE)), span=span)
     assert rows(found) == [("7", b"one"), ("7/1", b"two"), ("7/2", b"three")]
     assert odd(found) == Oddities(foreign=foreign)
 
 
 @pytest.mark.parametrize(("span", "dropped"), [(WHOLE, 0), (LOWER, 3), (UPPER, 3), (None, 0)])
-def test_a_strict_reader_drops_an_aggregate_with_such_a_record_whole(span: HashRange | None, dropped: int) -> None:
+def test_a_strict_reader_drops_an_aggregate_with_such_a_record_whole(span: KeyRange | None, dropped: int) -> None:
     found = read(answer((6, b"plain"), (7, FIXTURE), (8, BROKEN)), how=Deaggregate.STRICT, span=span)  # K-43, KV-10
     whole = [("7", b"one"), ("7/1", b"two"), ("7/2", b"three")] if not dropped else []
     assert rows(found) == [("6", b"plain"), *whole, ("8", BROKEN)]
@@ -234,7 +235,7 @@ def test_a_place_lies_behind_what_was_dropped() -> None:
         ("b", "0", 0),  # an explicit hash key counts in the place of the partition key's
         ("b", "00000000000000000000000000000000000007", 0),
         ("a", str(2**127), 1),
-        ("a", str(MAX_HASH_KEY), 1),
+        ("a", str(HASH_KEYS.end), 1),
         ("a", str(2**200), 1),
         ("a", "9" * 5000, 1),
         ("a", "", 1),
@@ -248,7 +249,7 @@ def test_an_explicit_hash_key_counts_before_the_partition_key(key: str, text_: s
 
 
 def test_the_range_is_asked_for_only_if_there_is_an_aggregate() -> None:
-    def ask() -> HashRange:
+    def ask() -> KeyRange:
         raise AssertionError("nobody needs it")
 
     for payload in (b"plain", BROKEN):

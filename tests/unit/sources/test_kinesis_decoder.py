@@ -16,12 +16,14 @@ import pytest
 from botocore.awsrequest import AWSResponse
 
 from shardbatch.core.ports import SYSTEM_CLOCK
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.errors import InvalidAnswer
+from shardbatch.sources.aws.pace import Pace
 from shardbatch.sources.kinesis import decoder
 from shardbatch.sources.kinesis.calls import DECODED, Caller
 from shardbatch.sources.kinesis.options import KinesisOptions, StreamName
-from shardbatch.sources.kinesis.pace import Pace
+from shardbatch.sources.kinesis.pace import RATE
+from shardbatch.sources.records import SCHEMA, empty
 
 CHILDREN = [
     {
@@ -80,7 +82,7 @@ def by_botocore(body: bytes) -> decoder.Decoded:
 
 def call(client: Any, **fields: Any) -> tuple[Caller, Callable[[], decoder.Decoded]]:
     caller = Caller(client, StreamName("s"), SYSTEM_CLOCK, KinesisOptions())
-    pace = Pace(SYSTEM_CLOCK, 0.0, 0.0)
+    pace = Pace(SYSTEM_CLOCK, 0.0, 0.0, RATE)
     return caller, lambda: caller.records("i", pace)
 
 
@@ -93,7 +95,7 @@ def test_the_two_decoders_give_equal_arrow() -> None:
     ours, theirs = decoder.decode(body), by_botocore(body)
     assert ours.records.equals(theirs.records, check_metadata=True)
     assert ours == theirs
-    assert ours.records.schema.equals(decoder.SCHEMA)
+    assert ours.records.schema.equals(SCHEMA)
     assert (ours.next_iterator, ours.children, ours.millis_behind_latest) == ("next", (), 1234)
     assert ours.records.column("arrival_time")[3].as_py() is None
 
@@ -104,7 +106,7 @@ def test_an_end_with_children_is_the_same_from_both() -> None:
     assert ours == by_botocore(body)
     assert ours.next_iterator is None
     assert ours.children == (
-        Shard("shardId-000000000001", ("shardId-000000000000",), HashRange(0, 2**127 - 1)),
+        Shard("shardId-000000000001", ("shardId-000000000000",), KeyRange(0, 2**127 - 1)),
         Shard("shardId-000000000002", ("shardId-000000000000",)),
     )
 
@@ -112,7 +114,7 @@ def test_an_end_with_children_is_the_same_from_both() -> None:
 def test_an_answer_without_records_has_all_columns() -> None:
     body = body_of([], NextShardIterator="n")
     assert decoder.decode(body) == by_botocore(body)
-    assert decoder.decode(body).records.equals(decoder.empty())
+    assert decoder.decode(body).records.equals(empty())
 
 
 def test_arrival_times_are_exact_to_the_millisecond() -> None:

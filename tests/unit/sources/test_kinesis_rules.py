@@ -13,18 +13,18 @@ import pytest
 
 from shardbatch.core.ports import Clock
 from shardbatch.core.position import TRIM_HORIZON, Position, after, at_timestamp
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.errors import ConfigurationError, InvalidAnswer, SourceError, Throttled
-from shardbatch.sources import load_source
-from shardbatch.sources.kinesis import KinesisOptions, KinesisSource, event_stream
+from shardbatch.sources.aws.pace import Pace, Patience
+from shardbatch.sources.kinesis import event_stream
 from shardbatch.sources.kinesis.deaggregation import fresh
-from shardbatch.sources.kinesis.decoder import SCHEMA
 from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import to_shard
-from shardbatch.sources.kinesis.options import StreamName
-from shardbatch.sources.kinesis.pace import MIB, Pace, Patience
+from shardbatch.sources.kinesis.options import KinesisOptions, StreamName
+from shardbatch.sources.kinesis.pace import MIB, RATE
 from shardbatch.sources.kinesis.reader import EPOCH, checkpoint_gone, iterator_parameters
+from shardbatch.sources.records import SCHEMA
 
 ARN = "arn:aws:kinesis:eu-west-1:210987654321:stream/orders"
 
@@ -90,12 +90,6 @@ def test_an_option_out_of_its_range_is_refused(name: str, value: Any) -> None:
         KinesisOptions(**{name: value})
 
 
-def test_a_scheme_leads_to_its_source() -> None:
-    assert load_source("kinesis") is KinesisSource
-    with pytest.raises(ConfigurationError, match="kinesis"):
-        load_source("carrier-pigeon")
-
-
 # listings
 
 
@@ -118,7 +112,7 @@ def test_an_ending_number_closes_whatever_its_value() -> None:  # K-1
     }
     shard = to_shard(item)
     assert not shard.closed
-    assert shard.hash_range == HashRange(0, 2**128 - 1)
+    assert shard.hash_range == KeyRange(0, 2**128 - 1)
     # An emulator ends every shard at a number far below those of its records.
     item["SequenceNumberRange"]["EndingSequenceNumber"] = "9223372036854775807"
     assert to_shard(item).closed
@@ -209,7 +203,7 @@ def test_a_checkpoint_is_gone_when_the_first_record_is_a_later_one_or_there_is_n
 
 def test_calls_keep_their_distance() -> None:
     time = Time()
-    pace = Pace(time.clock, 0.25, 1.0)
+    pace = Pace(time.clock, 0.25, 1.0, RATE)
     starts = []
     for _ in range(5):
         pace.take()
@@ -220,7 +214,7 @@ def test_calls_keep_their_distance() -> None:
 
 def test_an_idle_shard_is_asked_once_a_second() -> None:  # R62
     time = Time()
-    pace = Pace(time.clock, 0.25, 1.0)
+    pace = Pace(time.clock, 0.25, 1.0, RATE)
     pace.take()
     pace.answered(0, idle=True)
     assert pace.remaining() == 1.0
@@ -231,7 +225,7 @@ def test_an_idle_shard_is_asked_once_a_second() -> None:  # R62
 )
 def test_bytes_are_paid_for_from_the_end_of_the_answer(metered: int, rest: float) -> None:
     time = Time()
-    pace = Pace(time.clock, 0.25, 1.0)
+    pace = Pace(time.clock, 0.25, 1.0, RATE)
     pace.take()
     time.now += 3.0  # the answer takes its time to come in
     pace.answered(metered, idle=False)
@@ -240,7 +234,7 @@ def test_bytes_are_paid_for_from_the_end_of_the_answer(metered: int, rest: float
 
 def test_a_short_answer_does_not_shorten_the_distance() -> None:
     time = Time()
-    pace = Pace(time.clock, 0.25, 1.0)
+    pace = Pace(time.clock, 0.25, 1.0, RATE)
     pace.take()
     pace.answered(1, idle=False)
     assert pace.remaining() == 0.25
@@ -278,7 +272,7 @@ def test_patience_ends_and_begins_anew_after_a_good_answer() -> None:
 
 def test_only_waiting_for_the_services_limits_counts_as_that() -> None:
     time = Time()
-    pace = Pace(time.clock, 0.25, 10.0)
+    pace = Pace(time.clock, 0.25, 10.0, RATE)
     assert pace.take() == 0
     pace.answered(0, idle=True)
     assert pace.wait() == 0.25  # of the ten seconds

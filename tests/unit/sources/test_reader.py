@@ -15,11 +15,12 @@ from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.shard import Shard
 from shardbatch.core.waiting import NO_WAITING
 from shardbatch.errors import InvalidAnswer, SourceError, Throttled
+from shardbatch.sources.aws.pace import Patience
 from shardbatch.sources.kinesis import reader
-from shardbatch.sources.kinesis.decoder import SCHEMA, Decoded, empty
+from shardbatch.sources.kinesis.decoder import Decoded
 from shardbatch.sources.kinesis.options import KinesisOptions
-from shardbatch.sources.kinesis.pace import Patience
 from shardbatch.sources.kinesis.reader import ShardReader
+from shardbatch.sources.records import SCHEMA, empty
 from tests.support.aggregates import Packed, pack
 
 CHILD = Shard("child", ("s",))

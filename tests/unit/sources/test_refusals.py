@@ -9,16 +9,8 @@ from botocore import exceptions as failed
 
 from shardbatch.errors import ConfigurationError, IteratorExpired, ShardNotFound, SourceError, Throttled
 from shardbatch.hooks.connections import aws_session
-from shardbatch.sources.kinesis.refusals import (
-    KINDS,
-    PassingRefusal,
-    PlaceRefused,
-    StreamBusy,
-    TokenExpired,
-    Unreachable,
-    named,
-    unsent,
-)
+from shardbatch.sources.aws.refusals import PassingRefusal, Unreachable, unsent
+from shardbatch.sources.kinesis.refusals import KINDS, PlaceRefused, StreamBusy, TokenExpired, named
 
 CALLS = (
     *("GetRecords", "GetShardIterator", "ListShards", "DescribeStreamSummary", "SubscribeToShard"),

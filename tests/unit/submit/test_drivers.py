@@ -20,9 +20,9 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException
 
+from shardbatch.hooks.kinesis import KinesisStream
 from shardbatch.hooks.leases import SQLLeases
 from shardbatch.hooks.staging import Staging
-from shardbatch.hooks.streams import KinesisStream
 from shardbatch.operators.spark import SparkSubmitBatchOperator
 from shardbatch.submit import applications, processes
 from shardbatch.submit.attempt import EarlierApplication

@@ -17,7 +17,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from shardbatch.core.shard import MAX_HASH_KEY, HashRange, hash_key
+from shardbatch.core.shard import KeyRange
+from shardbatch.sources.kinesis.hash_space import HASH_KEYS, hash_key
 
 MAGIC = b"\xf3\x89\x9a\xc2"
 DIGEST_SIZE = 16
@@ -61,12 +62,12 @@ class Aggregate:
     def __len__(self) -> int:
         return len(self.data)
 
-    def outside(self, span: HashRange | None) -> list[bool]:
+    def outside(self, span: KeyRange | None) -> list[bool]:
         """For each record, whether its hash key is none of this range; empty if that of no record is.
 
         A range that is not known leaves out nothing.
         """
-        if span is None or (span.start, span.end) == (0, MAX_HASH_KEY):
+        if span is None or span == HASH_KEYS:
             return []
         by_key = {key: hash_key(key) not in span for key in set(self.partition_keys)}
         found = [by_key[key] for key in self.partition_keys]

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardbatch.core.policies import Deaggregate
 from shardbatch.core.position import Kind, Position, after
-from shardbatch.core.shard import HashRange
+from shardbatch.core.shard import KeyRange
 from shardbatch.core.slice import NOTHING_ODD, Oddities
 from shardbatch.sources.kinesis.aggregate import Aggregate, look_aggregated, take_apart
+from shardbatch.sources.kinesis.options import Deaggregate
 
 #: Asks for the hash range of the shard that is read; ``None`` if it is not listed.
-AskRange = Callable[[], "HashRange | None"]
+AskRange = Callable[[], "KeyRange | None"]
 
 NUMBER, SUB, KEY, ARRIVAL, DATA = range(5)
 

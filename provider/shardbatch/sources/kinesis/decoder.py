@@ -12,18 +12,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.errors import InvalidAnswer
-
-SCHEMA = pa.schema(
-    [
-        ("sequence_number", pa.string()),
-        ("sub_sequence_number", pa.int64()),
-        ("partition_key", pa.string()),
-        ("arrival_time", pa.timestamp("us", tz="UTC")),
-        ("data", pa.binary()),
-    ]
-)
+from shardbatch.sources.records import batch_of
 
 
 @dataclass(frozen=True)
@@ -121,11 +112,6 @@ def adapt(response: Mapping[str, Any]) -> Decoded:
     )
 
 
-def empty() -> pa.RecordBatch:
-    """No records, with all columns."""
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in SCHEMA], schema=SCHEMA)
-
-
 def _columns(answer: _Answer | _Event, onward: str | None) -> Decoded:
     records = answer.Records
     return _decoded(
@@ -148,15 +134,8 @@ def _decoded(
     children: tuple[Shard, ...],
     lag: float,
 ) -> Decoded:
-    columns = [
-        pa.array(numbers, pa.string()),
-        pa.repeat(pa.scalar(0, pa.int64()), len(numbers)),
-        pa.array(keys, pa.string()),
-        arrivals,
-        pa.array(data, pa.binary()),
-    ]
-    metered = sum(pc.sum(pc.binary_length(columns[at])).as_py() or 0 for at in (2, 4))
-    records = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    records = batch_of(numbers, keys, arrivals, data)
+    metered = sum(pc.sum(pc.binary_length(records.column(name))).as_py() or 0 for name in ("partition_key", "data"))
     return Decoded(records, next_iterator or None, children, int(lag), metered)
 
 
@@ -171,5 +150,5 @@ def _child(child: Mapping[str, Any]) -> Shard:
     return Shard(
         child["ShardId"],
         tuple(dict.fromkeys(child.get("ParentShards") or ())),
-        HashRange(int(span["StartingHashKey"]), int(span["EndingHashKey"])) if span else None,
+        KeyRange(int(span["StartingHashKey"]), int(span["EndingHashKey"])) if span else None,
     )

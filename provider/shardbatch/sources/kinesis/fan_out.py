@@ -10,10 +10,12 @@ from typing import Any
 
 from shardbatch.core.ports import Clock
 from shardbatch.errors import InvalidAnswer, IteratorExpired, ShardNotFound, SourceError, StreamNotFound, Throttled
-from shardbatch.sources.kinesis.calls import PlaceRefused, Unreachable
+from shardbatch.sources.aws.pace import LONGEST_REFUSAL
+from shardbatch.sources.aws.refusals import Unreachable
 from shardbatch.sources.kinesis.decoder import Decoded
-from shardbatch.sources.kinesis.pace import BYTES_PER_SECOND, LONGEST_REFUSAL
+from shardbatch.sources.kinesis.pace import RATE
 from shardbatch.sources.kinesis.polling import Polling, Wait
+from shardbatch.sources.kinesis.refusals import PlaceRefused
 from shardbatch.sources.kinesis.registration import Registration
 from shardbatch.sources.kinesis.subscription import Subscribing
 
@@ -79,7 +81,7 @@ class Progress:
         if span_ms <= 0 or left < LEAST_LEFT or self._seconds < EVIDENCE * self._deadline.budget:
             return False
         backlog, rate = self._bytes * self._lag_ms / span_ms, self._bytes / self._seconds
-        return backlog > LEAST_BACKLOG and backlog > rate * left and rate < FULL_SHARE * BYTES_PER_SECOND
+        return backlog > LEAST_BACKLOG and backlog > rate * left and rate < FULL_SHARE * RATE.bytes_per_second
 
 
 class Choosing:

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.errors import InvalidAnswer, ShardNotFound, SourceError, StreamNotFound
-from shardbatch.sources.kinesis.calls import Caller, StreamBusy, TokenExpired
+from shardbatch.sources.aws.refusals import WHICH_STREAM
+from shardbatch.sources.kinesis.calls import Caller
+from shardbatch.sources.kinesis.refusals import StreamBusy, TokenExpired
 
 CREATING_POLL = 0.5
 #: Denials in a row after which a stream counts as missing, which is final: the service may deny one that it has for a
@@ -39,7 +41,8 @@ def describe(caller: Caller) -> dict[str, Any]:
             raise InvalidAnswer(f"The description of the {caller.where} was cut short.")
         status = summary.get("StreamStatus")
         if status == "DELETING":
-            raise StreamNotFound(f"The {caller.where} is being deleted.", stream=caller.stream.name)
+            deleted = f"The {caller.where} is being deleted."
+            raise StreamNotFound(deleted, remedy=WHICH_STREAM, stream=caller.stream.name)
         if status != "CREATING":
             return {**summary, "ResponseMetadata": answer.get("ResponseMetadata", {})}
         if caller.clock.monotonic() >= deadline:
@@ -49,7 +52,7 @@ def describe(caller: Caller) -> dict[str, Any]:
 
 def missing(caller: Caller) -> StreamNotFound:
     """The error that names the stream, its region and its endpoint."""
-    return StreamNotFound(f"There is no {caller.where}.", stream=caller.stream.name)
+    return StreamNotFound(f"There is no {caller.where}.", remedy=WHICH_STREAM, stream=caller.stream.name)
 
 
 def list_all(caller: Caller) -> list[Shard]:
@@ -109,7 +112,7 @@ def to_shard(item: Mapping[str, Any]) -> Shard:
     return Shard(
         shard_id=item["ShardId"],
         parent_shard_ids=tuple(dict.fromkeys(parent for parent in named if parent)),
-        hash_range=HashRange(int(span["StartingHashKey"]), int(span["EndingHashKey"])) if span else None,
+        hash_range=KeyRange(int(span["StartingHashKey"]), int(span["EndingHashKey"])) if span else None,
         closed=bool(numbers.get("EndingSequenceNumber")),
         starting_sequence_number=numbers.get("StartingSequenceNumber"),
     )

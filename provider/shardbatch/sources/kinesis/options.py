@@ -6,12 +6,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from shardbatch.core.policies import Deaggregate, FanOut
+from shardbatch.core.choices import Choice
 from shardbatch.errors import ConfigurationError
 
 MOST_CALLS_PER_SECOND = 5.0
 MOST_RECORDS = 10_000
 MOST_LISTED = 1_000
+
+
+class FanOut(Choice):
+    """Enhanced fan-out of Kinesis, which costs money. ``auto``: for a shard that polling cannot read to its tip within
+    the run's duration. ``always``, ``never``."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class Deaggregate(Choice):
+    """What is done with a record that a producer packed from several (KPL aggregation).
+
+    ``on``: all of its records are delivered; those of a hash key outside the shard's range are counted.
+    ``strict``: an aggregate with such a record is dropped whole and counted, as the Kinesis Client Library does, since
+    the Kinesis Producer Library sends its records again. ``off``: it is delivered as it is.
+    """
+
+    ON = "on"
+    STRICT = "strict"
+    OFF = "off"
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from shardbatch.errors import InvalidAnswer
+from shardbatch.sources.aws.pace import Pace
 from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.decoder import Decoded
-from shardbatch.sources.kinesis.pace import Pace
 
 
 @dataclass(frozen=True)

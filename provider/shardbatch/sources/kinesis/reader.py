@@ -16,14 +16,16 @@ from shardbatch.core.shard import Shard
 from shardbatch.core.slice import Oddities
 from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.errors import InvalidAnswer, IteratorExpired, ShardNotFound, SourceError, Throttled
-from shardbatch.sources.kinesis.calls import Caller, PlaceRefused, Unreachable
+from shardbatch.sources.aws.refusals import Unreachable
+from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.deaggregation import AskRange, Piece, fresh, pieces
-from shardbatch.sources.kinesis.decoder import Decoded, empty
+from shardbatch.sources.kinesis.decoder import Decoded
 from shardbatch.sources.kinesis.end_proof import EndProof, Found
 from shardbatch.sources.kinesis.ending import Ending, confirmed, judge
 from shardbatch.sources.kinesis.listing import list_all
 from shardbatch.sources.kinesis.polling import Polling, Wait, Way
-from shardbatch.sources.kinesis.refusals import malformed
+from shardbatch.sources.kinesis.refusals import PlaceRefused, malformed
+from shardbatch.sources.records import empty
 
 #: Steps of the proof of an end between two pages; more than most proofs have.
 SILENT_STEPS = 20
@@ -221,12 +223,11 @@ class ShardReader:
         """
         if int(records.column(0)[0].as_py()) >= int(self._expected or 0):
             return
-        refused = SourceError(
+        raise SourceError(
             f"The service does not know the place {self._next} in {self._where}, though it holds older records.",
             remedy=NOT_A_PLACE.format(self._shard_id),
+            retryable=False,
         )
-        refused.retryable = False
-        raise refused
 
     # pages
 
@@ -259,9 +260,9 @@ class ShardReader:
             gone, below, continues = False, Oddities(), True
             yield page
 
-    def _nothing(self, lag: int | None = None, **fields: Any) -> Iterator[Page]:
+    def _nothing(self, lag: int | None = None, *, ended: bool = False, **fields: Any) -> Iterator[Page]:
         """One empty page, made when it is asked for, so that it counts what the step cost."""
-        yield self._page(Piece(empty(), None), lag=lag, **fields)
+        yield self._page(Piece(empty(), None), lag=lag, ended=ended, silent=lag is None and not ended, **fields)
 
     def _page(self, piece: Piece, *, lag: int | None, **fields: Any) -> Page:
         if piece.next is not None:
@@ -272,7 +273,9 @@ class ShardReader:
         return Page(
             piece.records,
             self._next,
-            millis_behind_latest=lag,
+            # Beside records a lag of zero says nothing: services and emulators report it of any answer.
+            at_tip=lag == 0 and piece.records.num_rows == 0,
+            lag_ms=lag,
             requests=requests,
             oddities=piece.oddities,
             waiting=waiting,

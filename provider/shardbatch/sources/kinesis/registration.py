@@ -10,8 +10,9 @@ from hashlib import sha256
 from typing import Any
 
 from shardbatch.errors import ShardNotFound, SourceError, Throttled
-from shardbatch.sources.kinesis.calls import Caller, StreamBusy
+from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.listing import describe, missing
+from shardbatch.sources.kinesis.refusals import StreamBusy
 
 log = logging.getLogger("shardbatch")
 

@@ -5,24 +5,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from shardbatch.core.policies import FanOut
 from shardbatch.core.ports import SYSTEM_CLOCK, Capabilities, Clock, Page
 from shardbatch.core.position import SHARD_END, Kind, Position, at_timestamp
-from shardbatch.core.shard import HashRange, Shard
+from shardbatch.core.shard import KeyRange, Shard
+from shardbatch.sources.aws.pace import Pace
 from shardbatch.sources.kinesis.calls import Caller
-from shardbatch.sources.kinesis.decoder import empty
 from shardbatch.sources.kinesis.fan_out import Choosing, Deadline, Progress
+from shardbatch.sources.kinesis.hash_space import HASH_KEYS, missing
 from shardbatch.sources.kinesis.listing import describe, list_all
-from shardbatch.sources.kinesis.options import KinesisOptions, StreamName
-from shardbatch.sources.kinesis.pace import Pace
+from shardbatch.sources.kinesis.options import FanOut, KinesisOptions, StreamName
+from shardbatch.sources.kinesis.pace import RATE
 from shardbatch.sources.kinesis.polling import Polling, Way
 from shardbatch.sources.kinesis.reader import ShardReader
 from shardbatch.sources.kinesis.registration import Registration, consumer_name
 from shardbatch.sources.kinesis.subscription import Subscribing
+from shardbatch.sources.kinesis.words import WORDS
+from shardbatch.sources.records import empty
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -40,7 +43,11 @@ class KinesisSource:
     :raises ConfigurationError: for a text that names no stream.
     """
 
-    capabilities = Capabilities(lineage=True, timestamps=True, exact_tip=False)
+    #: An iterator lives for 5 minutes (Kinesis API reference, GetShardIterator).
+    capabilities = Capabilities(
+        lineage=True, instants=True, arrival_times=True, place_lives=timedelta(minutes=5), key_space=HASH_KEYS
+    )
+    words = WORDS
 
     def __init__(
         self,
@@ -54,7 +61,7 @@ class KinesisSource:
         self.name = named.name
         self._caller = Caller(client, named, clock or SYSTEM_CLOCK, options or KinesisOptions())
         self._paces: dict[str, Pace] = {}
-        self._ranges: dict[str, HashRange | None] = {}
+        self._ranges: dict[str, KeyRange | None] = {}
         self._lock = threading.Lock()
         self._listing = threading.Lock()
         self._registration = self._fan_out()
@@ -83,20 +90,30 @@ class KinesisSource:
         """
         return list_all(self._caller)
 
-    def resolve(self, start: Position) -> Position:
-        """``LATEST`` as the instant at which the service answers; every other position as it is.
+    def missing(self, listing: Sequence[Shard]) -> str:
+        """The hash keys that no open shard of a listing covers, and its closed shards without children."""
+        return missing(listing)
 
-        The instant is the service's own ``Date``, because records carry the service's time and this machine's clock may
-        differ. It has whole seconds, cut off: records of the second before may come along, none is left out. A server
-        that sends no ``Date`` is asked at this machine's time.
+    def clock_ms(self) -> int | None:
+        """The ``Date`` of one answer, in whole seconds, cut off; ``None`` for a server that sends none.
+
+        :raises StreamNotFound: if there is no such stream.
+        """
+        headers: Mapping[str, str] = describe(self._caller)["ResponseMetadata"].get("HTTPHeaders", {})
+        date = headers.get("date")
+        return None if date is None else int(parsedate_to_datetime(date).timestamp()) * 1000
+
+    def resolve(self, start: Position, shard_id: str | None = None) -> Position:
+        """``LATEST`` as the instant at which the service answers, for all shards; every other position as it is.
+
+        The instant is the service's own, because records carry the service's time and this machine's clock may differ.
+        Records of the second before may come along, none is left out. Where the server tells no time, it is this
+        machine's.
         """
         if start.kind is not Kind.LATEST:
             return start
-        headers: Mapping[str, str] = describe(self._caller)["ResponseMetadata"].get("HTTPHeaders", {})
-        date = headers.get("date")
-        if date is None:
-            return at_timestamp(self._caller.clock.now_ms())
-        return at_timestamp(int(parsedate_to_datetime(date).timestamp()) * 1000)
+        there = self.clock_ms()
+        return at_timestamp(self._caller.clock.now_ms() if there is None else there)
 
     def retention_ms(self) -> int | None:
         """How long the stream keeps a record, or ``None`` if the server does not say.
@@ -159,10 +176,10 @@ class KinesisSource:
         with self._lock:
             if shard_id not in self._paces:
                 idle = options.idle_interval.total_seconds()
-                self._paces[shard_id] = Pace(self._caller.clock, 1 / options.calls_per_second, idle)
+                self._paces[shard_id] = Pace(self._caller.clock, 1 / options.calls_per_second, idle, RATE)
             return self._paces[shard_id]
 
-    def _range(self, shard_id: str) -> HashRange | None:
+    def _range(self, shard_id: str) -> KeyRange | None:
         """The hash range of a shard, which never changes; ``None`` if it is not listed (any more)."""
         with self._listing:
             if shard_id not in self._ranges:

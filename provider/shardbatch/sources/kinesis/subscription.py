@@ -7,10 +7,12 @@ from collections.abc import Generator
 from typing import Any
 
 from shardbatch.errors import InvalidAnswer, ShardNotFound, Throttled
-from shardbatch.sources.kinesis.calls import Caller, PlaceRefused, StreamBusy
+from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.decoder import Decoded
 from shardbatch.sources.kinesis.polling import Wait
+from shardbatch.sources.kinesis.refusals import PlaceRefused, StreamBusy
 from shardbatch.sources.kinesis.registration import LOOK_EVERY, Registration
+from shardbatch.sources.kinesis.words import BUSY
 
 #: Seconds within which the service refuses the next subscription of a consumer to a shard.
 RENEW_AFTER = 5.0
@@ -50,7 +52,7 @@ class Subscribing:
             event = next(self._events, None)
         except StreamBusy as error:
             self.drop()
-            raise Throttled(str(error)) from error
+            raise Throttled(str(error), remedy=BUSY) from error
         except ShardNotFound:
             self.drop()
             self._registration.forget()

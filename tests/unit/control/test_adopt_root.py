@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person does to output roots: one that is gone is forgotten, one changes hands, its markers are summed."""
+"""An output root changes hands: nothing decided is lost, and the old application is refused."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,167 +12,23 @@ import pytest
 from shardbatch.control.action import Done
 from shardbatch.control.adopt_root import adopt_root
 from shardbatch.control.drop import drop
-from shardbatch.control.forget_root import forget_root
-from shardbatch.control.sum_markers import sum_markers
 from shardbatch.core.application import Application
 from shardbatch.core.batch import BatchState
-from shardbatch.core.interval_output import IntervalOutput, key_of
 from shardbatch.core.position import TRIM_HORIZON
-from shardbatch.core.rows import APPLICATION, BATCH, SCHEMA_VERSION, Key, Namespace
+from shardbatch.core.rows import APPLICATION, SCHEMA_VERSION, Key, Namespace
 from shardbatch.errors import ConfigurationError, OutputTaken, StagingError
 from shardbatch.landing.area import StagingArea
-from shardbatch.landing.location import place
 from shardbatch.landing.roots import OutputRoots
 from shardbatch.run import Frozen
 from tests.support.rig import Rig
-from tests.support.verbs import Interrupted, application, batch, done, everything, namespace, told
-
-
-class Killed(BaseException):
-    """The process died."""
-
-
-def killed(*_: Any, **__: Any) -> None:
-    raise Killed
+from tests.support.verbs import act, batch, done, namespace, told
+from tests.unit.control.roots import Killed, committed, decided_and_died, killed, root, undecided
 
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path / "staging")
 
-
-def root(rig: Rig, name: str = "out") -> str:
-    return str(rig.folder.parent / name)
-
-
-def frozen(rig: Rig, run: str = "r1", *records: str) -> Frozen:
-    rig.stream.put(*(records or ("a",)))
-    rig.land(run, rig.claim(run))
-    return rig.freeze(run)
-
-
-def undecided(rig: Rig, run: str = "r1", roots: tuple[str, ...] = ("out",)) -> Frozen:
-    """A batch whose work has ended."""
-    made = frozen(rig, run)
-    rig.work(made, roots=roots)
-    return made
-
-
-def committed(rig: Rig, run: str = "r1", roots: tuple[str, ...] = ("out",)) -> str:
-    made = undecided(rig, run, roots)
-    rig.commit(run, made)
-    rig.over(run)
-    assert made.batch_id is not None
-    return made.batch_id
-
-
-def decided_and_died(rig: Rig, run: str = "r1", roots: tuple[str, ...] = ("out",)) -> str:
-    """A batch that was decided and of which no marker was written."""
-    made = undecided(rig, run, roots)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OutputRoots, "mark", killed)
-        with pytest.raises(Killed):
-            rig.commit(run, made)
-    rig.over(run)
-    assert made.batch_id is not None
-    return made.batch_id
-
-
-# forget-root
-
-
-def forget(rig: Rig, name: str = "gone", **chosen: Any) -> list[Done]:
-    return told(forget_root, rig, root(rig, name), place=place, **chosen)
-
-
-def test_runs_go_on_once_a_root_that_is_gone_is_forgotten(rig: Rig) -> None:
-    batch_id = decided_and_died(rig, roots=("out", "gone"))
-    shutil.rmtree(root(rig, "gone"))
-    with pytest.raises(StagingError, match="forget-root"):
-        rig.run("r2")
-    rig.over("r2")
-
-    assert [(item.name, item.result) for item in forget(rig)] == [(batch_id, "forgot")]
-
-    rig.stream.put("b")
-    rig.run("r3")
-    assert batch_id in rig.decisions("out")
-    assert not Path(root(rig, "gone")).exists()
-    row = batch(rig, batch_id)
-    assert [place(named) for named in row.roots] == [place(root(rig))]
-    assert {output for start in row.starts for output in start.outputs} == {root(rig)}
-    assert root(rig, "gone") in (row.note or "")
-    assert "ann forgot" in (application(rig).last_action or "")
-
-
-def test_a_preview_names_the_batches_and_what_is_left_of_them(rig: Rig) -> None:
-    both = committed(rig, "r1", ("out", "gone"))
-    committed(rig, "r2")
-    alone = committed(rig, "r3", ("gone",))
-    before = everything(rig)
-
-    found = forget(rig, dry_run=True, reason="")
-
-    assert {item.name: item.result for item in found} == {both: "would forget", alone: "would forget"}
-    assert {item.name: item.effect.rpartition("; ")[2] for item in found} == {
-        both: f"it is told in {root(rig)}",
-        alone: "it is told in no root",
-    }
-    assert everything(rig) == before
-
-
-@pytest.mark.parametrize("spelled", ["file://{}", "{}/", "file:{}//."])
-def test_a_root_is_forgotten_in_whatever_spelling(rig: Rig, spelled: str) -> None:
-    batch_id = committed(rig, roots=("gone",))
-    found = done(forget_root, rig, spelled.format(root(rig, "gone")), place=place)
-    assert found == [(batch_id, "forgot")]
-
-
-def test_one_batch_alone_forgets_a_root(rig: Rig) -> None:
-    first, second = committed(rig, "r1", ("gone",)), committed(rig, "r2", ("gone",))
-    assert [item.result for item in forget(rig, batch_id=second)] == ["forgot"]
-    assert batch(rig, first).roots
-    assert not batch(rig, second).roots
-    assert [item.result for item in forget(rig, batch_id=second)] == ["already"]
-    with pytest.raises(ConfigurationError, match="no batch 'b9'"):
-        forget(rig, batch_id="b9")
-
-
-def test_a_root_that_nothing_names_is_forgotten_already(rig: Rig) -> None:
-    committed(rig)
-    before = everything(rig)
-    assert [item.result for item in forget(rig)] == ["already"]
-    assert everything(rig) == before
-
-
-def test_later_runs_over_an_interval_are_not_told_in_a_forgotten_root(rig: Rig) -> None:
-    committed(rig)
-    row = IntervalOutput(namespace(rig), (5, 9), 1, 1, (root(rig), root(rig, "gone")))
-    assert rig.store.create(row)
-    assert [(item.kind, item.name, item.result) for item in forget(rig)] == [("interval", "5-9", "forgot")]
-    found = rig.store.get(key_of(namespace(rig), (5, 9)))
-    assert isinstance(found, IntervalOutput)
-    assert (found.roots, found.number) == ((root(rig),), 1)
-
-
-def test_what_is_kept_of_other_intervals_stays_where_one_batch_forgets_a_root(rig: Rig) -> None:
-    committed(rig)
-    row = IntervalOutput(namespace(rig), (5, 9), 1, 1, (root(rig),))
-    assert rig.store.create(row)
-    (item,) = forget(rig, "out", batch_id=rig.batches()[0].batch_id)
-    assert (item.kind, item.result) == ("batch", "forgot")
-    assert rig.store.get(row.key) == row
-
-
-def test_a_row_that_changes_meanwhile_is_read_again(rig: Rig) -> None:
-    batch_id = committed(rig, roots=("out", "gone"))
-    forget(rig, store=Interrupted(rig.store, BATCH, lambda: rig.freeze("r1", batch_id)))
-    row = batch(rig, batch_id)
-    assert row.attempt == 2
-    assert [place(named) for named in row.roots] == [place(root(rig))]
-
-
-# adopt-root
 
 NEW = "etl-v2"
 
@@ -200,7 +55,7 @@ def adopted(rig: Rig, heir: Namespace, **chosen: Any) -> list[Done]:
         "store": rig.store,
         **chosen,
     }
-    return list(adopt_root(settings.pop("store"), heir, root(rig), **settings))
+    return list(act(adopt_root, settings.pop("store"), heir, root(rig), **settings))
 
 
 def passes(rig: Rig, app: Namespace) -> bool:
@@ -372,30 +227,7 @@ def make(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("verb", [adopt_root, sum_markers])
-def test_without_staging_no_root_is_reached(rig: Rig, verb: Callable[..., Any]) -> None:
+def test_without_staging_no_root_is_reached(rig: Rig) -> None:
     committed(rig)
     with pytest.raises(ConfigurationError, match="staging"):
-        told(verb, rig, root(rig))
-
-
-# sum-markers
-
-
-def test_markers_are_summed_on_demand_and_tell_the_same(rig: Rig) -> None:
-    found = sorted([committed(rig, "r1"), committed(rig, "r2")])
-    area = StagingArea(str(rig.folder))
-    before = area.outputs.told(root(rig))
-    sums = Path(root(rig)) / "_shardbatch" / "sums"
-
-    (preview,) = told(sum_markers, rig, root(rig), landing=area, dry_run=True)
-    assert (preview.result, preview.effect) == ("would sum", "it tells of 2 batches")
-    assert not sums.exists()
-
-    (summed,) = told(sum_markers, rig, root(rig), landing=area)
-    assert (summed.result, summed.effect.partition(" ")[0]) == ("summed", "2")
-    assert len(list(sums.glob("*.json"))) == 1
-    assert area.outputs.told(root(rig)) == before
-    assert sorted(before) == found
-    assert "ann summed" in (application(rig).last_action or "")
-    assert done(sum_markers, rig, root(rig), landing=area) == [(root(rig), "already")]
+        told(adopt_root, rig, root(rig))

@@ -17,6 +17,7 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.rows import APPLICATION, BATCH, SHARD_LEASE, Key
 from shardbatch.errors import ConfigurationError
 from shardbatch.stores.memory import MemoryStore
+from tests.support.verbs import act
 from tests.unit.cli.rows import NAMESPACE, NOW, OTHER, OWNER, filled, frozen_batch
 
 
@@ -40,7 +41,7 @@ def application(store: MemoryStore) -> Application:
 
 def run(store: MemoryStore, **chosen: Any) -> list[tuple[str, str]]:
     settings: dict[str, Any] = {"actor": "ann", "reason": "the staging cluster is gone", "dry_run": False, **chosen}
-    return [(item.name, item.result) for item in release(store, NAMESPACE, **settings)]
+    return [(item.name, item.result) for item in act(release, store, NAMESPACE, **settings)]
 
 
 def test_a_preview_changes_no_row() -> None:
@@ -85,7 +86,7 @@ def test_an_owner_gives_back_its_leases_and_its_frozen_batches() -> None:
 
 def test_a_frozen_lease_is_left_and_its_batch_named() -> None:
     store = filled()
-    (item,) = release(store, NAMESPACE, shards=["s-frozen"], actor="ann", reason="x", dry_run=False)
+    (item,) = act(release, store, NAMESPACE, shards=["s-frozen"], actor="ann", reason="x", dry_run=False)
     assert item == Done("lease", "s-frozen", OWNER, "left", "it is frozen in batch b2; release that with --batch b2")
     assert lease(store, "s-frozen").lease_owner == OWNER
 
@@ -97,7 +98,7 @@ def test_a_frozen_lease_is_left_and_its_batch_named() -> None:
 def test_a_batch_that_is_not_frozen_is_left_with_what_to_do(state: BatchState, word: str) -> None:
     store = filled()
     store.create(frozen_batch("b9", OTHER, state))
-    (item,) = release(store, NAMESPACE, batch_id="b9", actor="ann", reason="x", dry_run=False)
+    (item,) = act(release, store, NAMESPACE, batch_id="b9", actor="ann", reason="x", dry_run=False)
     assert item.result == "left"
     assert word in item.why
     assert batch(store, "b9").owner == OTHER
@@ -106,7 +107,7 @@ def test_a_batch_that_is_not_frozen_is_left_with_what_to_do(state: BatchState, w
 def test_a_parked_batch_is_left_and_unpark_named() -> None:
     store = filled()
     store.create(frozen_batch("b9", OTHER, BatchState.PARKED))
-    (item,) = release(store, NAMESPACE, batch_id="b9", actor="ann", reason="x", dry_run=False)
+    (item,) = act(release, store, NAMESPACE, batch_id="b9", actor="ann", reason="x", dry_run=False)
     assert item.result == "left"
     assert "unpark --batch b9" in item.why
     assert (batch(store, "b9").state, batch(store, "b9").owner) == (BatchState.PARKED, OTHER)
@@ -124,7 +125,7 @@ def test_a_lease_whose_batch_was_never_made_is_left_to_the_next_claim() -> None:
     row = lease(store, "s-landed")
     assert row.lease_owner is not None
     assert store.replace(row, lease_rows.stamp(row, row.lease_owner, "never-made", NOW))
-    (item,) = release(store, NAMESPACE, shards=["s-landed"], actor="ann", reason="x", dry_run=False)
+    (item,) = act(release, store, NAMESPACE, shards=["s-landed"], actor="ann", reason="x", dry_run=False)
     assert item.result == "left"
     assert "next claim" in item.why
     assert "--batch" not in item.why
@@ -142,7 +143,7 @@ def test_another_owner_that_came_meanwhile_keeps_the_lease() -> None:
             newcomer.replace(current, lease_rows.take(lease_rows.release(current, NOW), OWNER, "g1", NOW))
 
     store.fault = overtake
-    (item,) = release(store, NAMESPACE, shards=["s-landed"], actor="ann", reason="x", dry_run=False)
+    (item,) = act(release, store, NAMESPACE, shards=["s-landed"], actor="ann", reason="x", dry_run=False)
     assert item.result == "left"
     assert f"went to {OWNER}" in item.why
     assert lease(store, "s-landed").lease_owner == OWNER

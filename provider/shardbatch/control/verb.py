@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a verb is: its words, its arguments and its use-case, for the command line and for the operators alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shardbatch.core.ports import Clock, Landing, LeaseStore, Liveness
+    from shardbatch.core.rows import Namespace
+
+#: What a verb does, given its ``Action`` and what was chosen; the rows of its answer.
+UseCase = Callable[..., Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What a person chooses.
+
+    :param name: its name as the use-case takes it.
+    :param flag: its word on the command line.
+    :param help: what it means, on the command line.
+    :param field: its name as the operator has it, default: ``name``.
+    :param required: whether it must be given, default no.
+    :param many: whether it may be given again, default no.
+    :param switch: whether it is yes or no, default no; then its default is no.
+    :param default: what it is where it is not given, on the command line.
+    :param parse: makes a value of its text, and raises ``ValueError`` for what makes no sense. Default: it stays text.
+    :param read: makes what the use-case takes of what was given; default: as it was given.
+    """
+
+    name: str
+    flag: str
+    help: str
+    field: str = ""
+    required: bool = False
+    many: bool = False
+    switch: bool = False
+    default: Any = None
+    parse: Callable[[str], Any] | None = None
+    read: Callable[[Any], Any] | None = None
+
+    @property
+    def given_as(self) -> str:
+        """Its name among the parsed words of a command line."""
+        return self.flag.lstrip("-").replace("-", "_")
+
+    @property
+    def operators(self) -> str:
+        """Its name among the arguments of the operator."""
+        return self.field or self.name
+
+
+#: Goes on although an owner is at work. A verb that has it asks whether one is; every other one does what it is told.
+FORCE = Argument(
+    "force",
+    "--force",
+    "Also what an owner is at work on, or may be: that run fails then, having changed nothing",
+    switch=True,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """One thing that a person does to an application.
+
+    :param name: its word on the command line.
+    :param past: what its answer and its notes call it when it is done.
+    :param help: what it does, in one line.
+    :param more: what else has to be known before it is called.
+    :param word: as its preview calls it (``would park``), default: ``name``.
+    :param arguments: what a person chooses, beside the application, the reason and the preview.
+    :param use_case: loads what does it; none: a command of its own goes about it.
+    :param operator: its public operator, if it has one.
+    :param staging: whether it reaches staging and output roots, where they are at hand; default no.
+    :param places: whether it compares spellings of output roots, default no.
+    """
+
+    name: str
+    past: str
+    help: str
+    more: str = ""
+    word: str = ""
+    arguments: tuple[Argument, ...] = ()
+    use_case: Callable[[], UseCase] | None = None
+    operator: str = ""
+    staging: bool = False
+    places: bool = False
+
+    @property
+    def would(self) -> str:
+        """As the preview calls it."""
+        return self.word or self.name
+
+    @property
+    def asks(self) -> bool:
+        """Whether it leaves what has an owner at work, unless it is forced."""
+        return FORCE in self.arguments
+
+    def chosen(self, given: Callable[[Argument], Any]) -> dict[str, Any]:
+        """What the use-case takes of what was given.
+
+        :raises ConfigurationError: if something that was given cannot be read.
+        """
+        found = {argument.name: given(argument) for argument in self.arguments}
+        readers = {argument.name: argument.read for argument in self.arguments if argument.read is not None}
+        return {name: readers[name](value) if name in readers else value for name, value in found.items()}
+
+    def act(
+        self,
+        store: LeaseStore,
+        namespace: Namespace,
+        *words: Any,
+        actor: str,
+        reason: str,
+        scope: str = "",
+        dry_run: bool = True,
+        liveness: Liveness | None = None,
+        force: bool = False,
+        landing: Landing | None = None,
+        clock: Clock | None = None,
+        **chosen: Any,
+    ) -> tuple[Any, ...]:
+        """Do it, or only say what would be done.
+
+        :param actor: who asks for it; stands in the notes.
+        :param reason: why; needed unless it is a preview.
+        :param scope: that of an interval run, default: the live application.
+        :param dry_run: only say what would be done (default).
+        :param liveness: says whether an owner is over; default: nobody can be asked.
+        :param force: also what has an owner at work, default no.
+        :param landing: reaches staging and output roots; default: they are not at hand.
+        :param clock: default: this machine's.
+        """
+        from shardbatch.control.action import Action
+        from shardbatch.core.ports import SYSTEM_CLOCK
+
+        assert self.use_case is not None, self.name
+        action = Action(
+            verb=self,
+            namespace=namespace,
+            store=store,
+            scope=scope,
+            clock=clock or SYSTEM_CLOCK,
+            actor=actor,
+            reason=reason,
+            dry_run=dry_run,
+            liveness=liveness,
+            force=force,
+            landing=landing,
+        )
+        return tuple(self.use_case()(action, *words, **chosen))
