@@ -64,7 +64,7 @@ def apt(world: World, owner: str | None = None) -> dict[str, list[str]]:
 def _fit_batch(row: Batch) -> tuple[str, ...]:
     """The verbs that fit a batch; people do not park those of intervals here."""
     if row.state is BatchState.COMMITTED:
-        seen = bool(row.scope) and row.set_aside is None and bool(row.start or row.roots)
+        seen = bool(row.scope) and row.set_aside is None and bool(row.starts or row.roots)
         return ("drop",) if seen or row.set_aside == KEPT else ()
     if row.state is BatchState.VOID:
         return ()

@@ -38,22 +38,22 @@ class ReaderLaws:
     def decided(self, name: str, process: Process, old: Batch | None, new: Batch) -> None:
         """Judge a decision by the row before and after."""
         known = self.truth.setdefault(new.batch_id, {})
-        starts, places = frozenset(new.start), self._places(new.roots)
+        starts, places = frozenset(new.starts), self._places(new.roots)
         before = old if old is not None and old.state is BatchState.COMMITTED else None
         if before is not None and before.decided == new.decided:
-            assert (set(before.start), before.roots) == (starts, new.roots), f"{name}: one number has two decisions"
+            assert (set(before.starts), before.roots) == (starts, new.roots), f"{name}: one number has two decisions"
             return
         if process.task == "commit":
             self._chosen(name, process, old, new)
         else:
             assert not starts, f"{name}: a person decides for output"
-        assert len(starts) == len(new.start), f"{name}: a start stands there twice"
+        assert len(starts) == len(new.starts), f"{name}: a start stands there twice"
         assert len(places) == len(new.roots), f"{name}: a root stands there twice"
         assert places >= self._places(root for start in starts for root in start.outputs), f"{name}: a root is missing"
         if before is not None:
             assert places >= self._places(before.roots), f"{name}: a root is forgotten"
             assert before.number in (0, new.number), f"{name}: its number changes"
-        if new.interval is not None and new.start and not (before and before.number):
+        if new.interval is not None and new.starts and not (before and before.number):
             others = [b.number for b in self._books.decided.values() if b.interval == new.interval]
             assert new.number > 0, f"{name}: nobody drew its number"
             assert new.number not in others, f"{name}: another has its number"
@@ -63,14 +63,16 @@ class ReaderLaws:
     def _chosen(self, name: str, process: Process, old: Batch | None, new: Batch) -> None:
         assert process.bound is not None or not new.records, f"{name}: nobody asked for the works"
         wanted = process.wanted.get(old.row_count if old else 0) if new.records else frozenset()
-        assert wanted is not None, f"{name}: takes {_named(new.start)}, and must not decide"
-        assert wanted == set(new.start), f"{name}: takes {_named(new.start)}, not {_named(wanted)}"
+        assert wanted is not None, f"{name}: takes {_named(new.starts)}, and must not decide"
+        assert wanted == set(new.starts), f"{name}: takes {_named(new.starts)}, not {_named(wanted)}"
         if not new.records:
             return
         unseen = self._places(new.roots) - process.looked
         assert not unseen, f"{name}: nobody looked at {unseen} before"
         if old is not None and old.set_aside is not None and new.sink == "starts":
-            assert any(start.attempt > old.decided for start in new.start), f"{name}: it was set aside after its starts"
+            assert any(start.attempt > old.decided for start in new.starts), (
+                f"{name}: it was set aside after its starts"
+            )
 
     def _places(self, roots: Iterable[str]) -> frozenset[str]:
         return frozenset(map(self._roots.place, roots))
@@ -136,7 +138,7 @@ class ReaderLaws:
         places = set(self._roots.markers) | self._places(batch.roots)
         for place in places:
             told = self._roots.highest(place)
-            right = self.said(batch.start, place)
+            right = self.said(batch.starts, place)
             shown = told[batch.batch_id].starts if batch.batch_id in told else ()
             assert shown == right, f"{place} shows {shown} of batch {batch.batch_id}, decided is {right}"
             if batch.interval is not None and self._newest(batch):

@@ -65,7 +65,7 @@ class Frozen:
         starts = choose([Work(name) for name in names], self.area.left_by(namespace, batch_id, names), attempt).starts
         number = attempt if decided is None else decided
         row = Batch(
-            namespace, "", batch_id, "o", 1, BatchState.COMMITTED, start=starts, decided=number, committed_at_ms=1
+            namespace, "", batch_id, "o", 1, BatchState.COMMITTED, starts=starts, decided=number, committed_at_ms=1
         )
         mark(self.area, row)
         return number

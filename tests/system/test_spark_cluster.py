@@ -210,7 +210,7 @@ def test_a_driver_outlives_its_tries_until_the_next_run_ends_it_and_a_zombie_cha
     assert scene.row().attempt_closed == 2
     scene.commit("run2", following)
     assert scene.row().state is BatchState.COMMITTED
-    assert [recorded.start_id for recorded in scene.row().start] == [winner["start_id"]]
+    assert [recorded.start_id for recorded in scene.row().starts] == [winner["start_id"]]
 
     # The one that nobody could find writes after the commit.
     scene.let_go(lost)

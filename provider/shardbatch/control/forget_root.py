@@ -78,8 +78,8 @@ def _forget_of_interval(action: Action, seen: IntervalOutput, keep: Callable[[st
 
 
 def _effect(batch: Batch, keep: Callable[[str], bool]) -> str:
-    wrote = sum(not all(map(keep, start.outputs)) for start in batch.start)
+    wrote = sum(not all(map(keep, start.outputs)) for start in batch.starts)
     left = sorted({root for root in batch_roots.named_roots(batch) if keep(root)})
     return "no run waits for its marker there any more; {} of its {} starts wrote there; it has markers in {}".format(
-        wrote, len(batch.start), ", ".join(left) or "no root"
+        wrote, len(batch.starts), ", ".join(left) or "no root"
     )

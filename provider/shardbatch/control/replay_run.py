@@ -69,7 +69,7 @@ def plan_replay(
             f"Batch {batch_id} belongs to tasks without a group, which cannot be told what to replay.",
             remedy="Give the steps a group_id and name it; or clear the run that has the batch: that replays it.",
         )
-    shown = batch.set_aside is None and (batch.start or batch.sink == "own")
+    shown = batch.set_aside is None and (batch.starts or batch.sink == "own")
     return ReplayRun(
         batch_id=batch_id,
         records=batch.records,

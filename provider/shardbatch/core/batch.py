@@ -58,7 +58,7 @@ class Batch(Row):
     """The transaction record of one batch.
 
     ``attempt`` only hands out numbers; ``decided`` is the attempt of the commit that made the last decision (0 until
-    the first). ``start`` has every start that this decision takes, ``roots`` every output root that a decision of this
+    the first). ``starts`` has every start that this decision takes, ``roots`` every output root that a decision of this
     batch ever named, in one spelling each. ``shared`` and ``joins`` are what the author said of its outputs: that other
     applications write to its roots too, that live readers see an interval's records. An interval's batch has its bounds
     (``from_ms`` included, ``to_ms`` not) and the ``number`` of its decision among those of the interval.
@@ -85,7 +85,7 @@ class Batch(Row):
     attempt_seen_ms: int | None = field(default=None, metadata=INT)
     attempt_closed: int = field(default=0, metadata=INT)
     sink: str = field(default="starts", metadata=TEXT)
-    start: tuple[Start, ...] = field(default=(), metadata=column("text", _read_starts, _write_starts))
+    starts: tuple[Start, ...] = field(default=(), metadata=column("text", _read_starts, _write_starts, name="start"))
     decided: int = field(default=0, metadata=INT)
     manifest_uri: str | None = field(default=None, metadata=TEXT)
     manifest_digest: str | None = field(default=None, metadata=TEXT)
@@ -139,7 +139,7 @@ class Batch(Row):
     @property
     def told(self) -> bool:
         """Whether some root is told of its decision, also if that is that nothing is there (O4)."""
-        return bool(self.start or self.roots)
+        return bool(self.starts or self.roots)
 
     @property
     def possible_orphan(self) -> bool:
@@ -223,7 +223,7 @@ def close_attempt(batch: Batch, attempt: int) -> Batch:
 
 def decide(
     batch: Batch,
-    start: tuple[Start, ...],
+    starts: tuple[Start, ...],
     attempt: int,
     now_ms: int,
     note: str | None = None,
@@ -235,7 +235,7 @@ def decide(
     _require(batch.state is BatchState.FROZEN, batch, "only a frozen batch is committed")
     return batch._next(
         state=BatchState.COMMITTED,
-        start=start,
+        starts=starts,
         decided=attempt,
         committed_at_ms=now_ms,
         note=_noted(batch, note),
@@ -253,7 +253,7 @@ def send_event(batch: Batch, clearing: str, now_ms: int) -> Batch:
 
 def redecide(
     batch: Batch,
-    start: tuple[Start, ...],
+    starts: tuple[Start, ...],
     attempt: int,
     note: str | None = None,
     *,
@@ -263,7 +263,7 @@ def redecide(
     """B8: a replay's starts in place of the recorded ones, only upwards; no root is forgotten."""
     _require(batch.state is BatchState.COMMITTED and attempt > batch.decided, batch, "a replay only goes upwards")
     return batch._next(
-        start=start, decided=attempt, set_aside=None, note=_noted(batch, note), roots=roots, number=number
+        starts=starts, decided=attempt, set_aside=None, note=_noted(batch, note), roots=roots, number=number
     )
 
 
@@ -277,7 +277,7 @@ def withdraw(batch: Batch, note: str, roots: tuple[str, ...]) -> Batch:
     )
     attempt = batch.attempt + 1
     return batch._next(
-        attempt=attempt, start=(), decided=attempt, set_aside=DROPPED, note=_noted(batch, note), roots=roots
+        attempt=attempt, starts=(), decided=attempt, set_aside=DROPPED, note=_noted(batch, note), roots=roots
     )
 
 
@@ -304,7 +304,7 @@ def set_aside(batch: Batch, note: str, now_ms: int) -> Batch:
     _require(batch.state in (BatchState.FROZEN, BatchState.PARKED), batch, "only an undecided batch is set aside")
     return batch._next(
         state=BatchState.COMMITTED,
-        start=(),
+        starts=(),
         decided=batch.attempt,
         committed_at_ms=now_ms,
         set_aside=KEPT,

@@ -12,7 +12,7 @@ from shardbatch.core.batch import LONGEST_NOTE, Batch
 
 def named_roots(batch: Batch) -> list[str]:
     """Every root that is told of this batch, as it is spelled: of a row of version 1 those of its starts."""
-    return [*batch.roots, *(output for start in batch.start for output in start.outputs)]
+    return [*batch.roots, *(output for start in batch.starts for output in start.outputs)]
 
 
 def forget_root(batch: Batch, keep: Callable[[str], bool], note: str) -> Batch:
@@ -22,7 +22,7 @@ def forget_root(batch: Batch, keep: Callable[[str], bool], note: str) -> Batch:
         batch,
         row_count=batch.row_count + 1,
         roots=_kept(batch.roots, keep),
-        start=tuple(replace(start, outputs=_kept(start.outputs, keep)) for start in batch.start),
+        starts=tuple(replace(start, outputs=_kept(start.outputs, keep)) for start in batch.starts),
         note="{}; {}".format(batch.note, note)[-LONGEST_NOTE:] if batch.note else note,
     )
 

@@ -75,17 +75,18 @@ _DEFAULT: Any = object()
 
 @dataclass(frozen=True)
 class Codec:
-    """How a field of a row stands in its column, which has the field's name and may be null.
+    """How a field of a row stands in its column, which may be null.
 
     ``type`` is ``text``, ``int`` or ``bool``. ``write`` makes what is stored of a value, default: the value itself.
     ``read`` makes the value again. ``None`` is stored as null, without asking either. ``absent`` is the value of a
-    field whose column is null or not there.
+    field whose column is null or not there. ``name`` is the column's, empty: the field's.
     """
 
     type: str
     read: Callable[[Any], Any]
     write: Callable[[Any], Any] | None = None
     absent: Any = _DEFAULT
+    name: str = ""
 
 
 def column(
@@ -94,13 +95,15 @@ def column(
     write: Callable[[Any], Any] | None = None,
     *,
     absent: Any = _DEFAULT,
+    name: str = "",
 ) -> Mapping[str, Any]:
     """The ``metadata`` of a dataclass's field that is a column; see :class:`Codec`.
 
     :param absent: the field's value where a row does not have the column, default: the field's default. A field that
         has neither must be there.
+    :param name: the column's name, default: the field's.
     """
-    return {"column": Codec(type, read, write, absent)}
+    return {"column": Codec(type, read, write, absent, name)}
 
 
 def _write_texts(texts: Sequence[Any]) -> str:
@@ -125,10 +128,11 @@ TEXTS_IF_ANY = column("text", _read_texts, lambda texts: json.dumps(texts) if te
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its name, its type (``text``, ``int`` or ``bool``), and how a row has it."""
+    """A column of a table: its name, its type (``text``, ``int`` or ``bool``), how a row has it and in which field."""
 
     name: str
     codec: Codec
+    field: str
 
     @property
     def type(self) -> str:
@@ -159,7 +163,7 @@ class Row(ABC):
         """All columns but the key's: text, int, bool or None."""
         found: Columns = {}
         for item in columns_of(type(self)):
-            value, write = getattr(self, item.name), item.codec.write
+            value, write = getattr(self, item.field), item.codec.write
             found[item.name] = value if value is None or write is None else write(value)
         return found
 
@@ -175,9 +179,9 @@ class Row(ABC):
         for item in columns_of(cls):
             value, codec = get(item.name), item.codec
             if value is not None:
-                fields[item.name] = codec.read(value)
+                fields[item.field] = codec.read(value)
             elif codec.absent is not REQUIRED:
-                fields[item.name] = codec.absent
+                fields[item.field] = codec.absent
             else:
                 raise ValueError("A row of {} has no {}.".format(cls.table.name, item.name))
         return cls(**fields)
@@ -202,7 +206,7 @@ def columns_of(row: type[Row]) -> tuple[Column, ...]:
         if codec.absent is _DEFAULT:
             default = REQUIRED if item.default is dataclasses.MISSING else item.default
             codec = dataclasses.replace(codec, absent=default)
-        found.append(Column(item.name, codec))
+        found.append(Column(codec.name or item.name, codec, item.name))
     return tuple(found)
 
 

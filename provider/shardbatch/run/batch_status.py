@@ -131,7 +131,7 @@ def _readers(batch: Batch, highest: Mapping[tuple[int, int], int]) -> str:
         return "none"
     if batch.interval is not None and batch.number < highest.get(batch.interval, 0):
         return "replaced"
-    if not batch.start:
+    if not batch.starts:
         return "own" if batch.sink == Sink.OWN.value else "none"
     return "live" if batch.interval is None or batch.joins else "interval"
 

@@ -72,9 +72,9 @@ def choose_starts(consumer: Consumer, batch: Batch, attempt: int, works: Sequenc
     choice = _choose(consumer, batch, attempt, works)
     own_sink = batch.sink == Sink.OWN.value
     decided = batch.state is BatchState.COMMITTED
-    same = decided and batch.set_aside is None and set(choice.starts) == set(batch.start) and not own_sink
+    same = decided and batch.set_aside is None and set(choice.starts) == set(batch.starts) and not own_sink
     if same:
-        return Chosen(batch.start, batch.roots, batch.number, same=True)
+        return Chosen(batch.starts, batch.roots, batch.number, same=True)
     _require_room(batch, choice.starts)
     require_latest(consumer, batch)
     outputs = [output for start in choice.starts for output in start.outputs]

@@ -55,14 +55,14 @@ def mark(landing: Landing, batch: Batch) -> None:
     The text comes from the row alone, so it is the same for every caller and every repetition.
     """
     roots = roots_of(landing, batch)
-    writers = writers_of(landing, batch.start)
+    writers = writers_of(landing, batch.starts)
     for root in roots:
         landing.outputs.mark(root, _decision(batch, writers.get(landing.outputs.place(root), []), roots))
 
 
 def roots_of(landing: Landing, batch: Batch) -> tuple[str, ...]:
     """All roots that get a marker of a decision of this batch; for a row of version 1 those of its starts."""
-    return one_each(landing, [*batch.roots, *(output for start in batch.start for output in start.outputs)])
+    return one_each(landing, [*batch.roots, *(output for start in batch.starts for output in start.outputs)])
 
 
 def one_each(landing: Landing, roots: Iterable[str]) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def writers_of(landing: Landing, starts: Iterable[Start]) -> dict[str, list[Star
 
 def decision_at(landing: Landing, batch: Batch, root: str) -> Decision:
     """The marker of a decided batch for one root."""
-    writers = writers_of(landing, batch.start).get(landing.outputs.place(root), [])
+    writers = writers_of(landing, batch.starts).get(landing.outputs.place(root), [])
     return _decision(batch, writers, roots_of(landing, batch))
 
 

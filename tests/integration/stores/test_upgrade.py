@@ -164,7 +164,7 @@ def test_a_replay_by_the_version_before_ends_a_set_aside_for_this_one(rigs: tupl
     assert old.store.replace(seen, opened)
     assert old.store.replace(opened, batches.redecide(opened, (start,), 2))
     (after,) = new.batches()
-    assert (after.set_aside, after.decided, after.start) == (None, 2, (start,))
+    assert (after.set_aside, after.decided, after.starts) == (None, 2, (start,))
 
 
 # ---------------------------------------------------------------------- tables

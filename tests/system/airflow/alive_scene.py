@@ -176,7 +176,7 @@ class Scene:
         """The start is what was committed, and readers see every record once."""
         row = self.batch()
         assert (row.state, row.batch_id, row.decided) == (BatchState.COMMITTED, winner.batch_id, winner.attempt)
-        assert [start.start_id for start in row.start] == [winner.start_id]
+        assert [start.start_id for start in row.starts] == [winner.start_id]
         assert all(lease.checkpoint.sequence_number for lease in self.airflow.leases(self.name))
         assert all(lease.lease_owner is None for lease in self.airflow.leases(self.name))
         assert committed([self.out]) == {self.name: self.sent}

@@ -45,7 +45,7 @@ def ends_kinds(scene: Scene) -> None:
     found = scene.airflow.folder.glob(f"staging/test/{scene.name}/batches/{batch_id}/works/*/ended/1-*.json")
     works = {path.parent.parent.name for path in found}
     assert works == {"batch.plain", "batch.shell~5b0~5d", "batch.shell~5b1~5d", "batch.waiting"}
-    assert sorted(start.work for start in scene.batch().start) == [
+    assert sorted(start.work for start in scene.batch().starts) == [
         *("batch.plain", "batch.shell[0]", "batch.shell[1]", "batch.waiting")
     ]
 
@@ -113,7 +113,7 @@ def ends_alone(scene: Scene) -> None:
     assert scene.clear("p", "work", include_downstream=True) == "success"
     assert scene.xcom("p", "commit", "committed")["replayed"] is True
     assert seen(scene) == of("work", scene.sent)
-    assert [start.attempt for start in scene.batch().start] == [3]
+    assert [start.attempt for start in scene.batch().starts] == [3]
 
 
 def ends_own(scene: Scene) -> None:

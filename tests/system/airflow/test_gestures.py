@@ -210,7 +210,7 @@ def seen(scene: Scene) -> list[str]:
     """What a reader sees who knows the starts on the batch rows only."""
     found = []
     for batch in scene.rows()[1]:
-        for start in batch.start:
+        for start in batch.starts:
             for output in start.outputs:
                 folder = f"{output.removeprefix('file://')}/batch_id={batch.batch_id}/start={start.start_id}"
                 found += [one.decode() for one in pq.read_table(folder, partitioning=None)["data"].to_pylist()]
@@ -233,7 +233,7 @@ def gesture_spark_unfinished(scene: Scene) -> None:
     told.unlink()
     assert scene.clear("p", "work", include_downstream=True) == "success"
     first = scene.batch()
-    assert (first.state.value, first.decided, [start.attempt for start in first.start]) == ("COMMITTED", 2, [2])
+    assert (first.state.value, first.decided, [start.attempt for start in first.starts]) == ("COMMITTED", 2, [2])
     assert seen(scene) == scene.sent
 
     # A replay: the new start in place of the old one, and nothing else.
@@ -241,8 +241,8 @@ def gesture_spark_unfinished(scene: Scene) -> None:
     scene.put_more()
     assert scene.clear("p", "work", include_downstream=True) == "success"
     second = scene.batch()
-    assert (second.decided, [start.attempt for start in second.start]) == (3, [3])
-    assert second.start[0].start_id != first.start[0].start_id
+    assert (second.decided, [start.attempt for start in second.starts]) == (3, [3])
+    assert second.starts[0].start_id != first.starts[0].start_id
     assert seen(scene) == sent
     assert scene.rows()[0] == leases
     assert len(scene.airflow.events(scene.name)) == 1

@@ -42,7 +42,7 @@ def of_interval(batch_id: str, root: str, number: int = 1, state: BatchState = B
     start = (Start("s1", 1, "transform", (root,)),) if state is BatchState.COMMITTED else ()
     return Batch(
         NAMESPACE, scope, batch_id, scope, 3, state, attempt=1, decided=len(start), records=5, bytes=100,
-        created_at_ms=NOW - 600_000, committed_at_ms=NOW - 500_000 if start else None, start=start,
+        created_at_ms=NOW - 600_000, committed_at_ms=NOW - 500_000 if start else None, starts=start,
         roots=(root,) if start else (), from_ms=NOW - 7_200_000, to_ms=NOW - 3_600_000, number=number if start else 0,
     )  # fmt: skip
 

@@ -44,7 +44,7 @@ def test_runs_go_on_once_a_root_that_is_gone_is_forgotten(rig: Rig) -> None:
     assert not Path(root(rig, "gone")).exists()
     row = batch(rig, batch_id)
     assert [place(named) for named in row.roots] == [place(root(rig))]
-    assert {output for start in row.start for output in start.outputs} == {root(rig)}
+    assert {output for start in row.starts for output in start.outputs} == {root(rig)}
     assert root(rig, "gone") in (row.note or "")
     assert "ann forgot" in (application(rig).last_action or "")
 

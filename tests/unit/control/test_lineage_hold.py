@@ -89,7 +89,7 @@ def test_a_stamp_is_obeyed_before_its_owner_is_asked() -> None:
 
 @pytest.mark.parametrize(
     "of_it",
-    [{"start": (Start("s1", 1, "work", ("/out",)),)}, {"roots": ("/out",)}],
+    [{"starts": (Start("s1", 1, "work", ("/out",)),)}, {"roots": ("/out",)}],
     ids=["output", "a root that is told that nothing is there"],
 )
 def test_a_committed_batch_that_a_root_is_told_of_needs_staging_first(of_it: dict[str, Any]) -> None:

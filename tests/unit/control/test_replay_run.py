@@ -29,7 +29,7 @@ def test_the_run_is_one_of_the_owners_dag_and_is_told_the_batch() -> None:
 def test_a_batch_without_output_is_shown_as_such() -> None:
     store = filled()
     assert planned(store).output == "none"
-    store.create(replace(frozen_batch("b3", state=BatchState.COMMITTED), start=(Start("s", 2, "w"),), decided=2))
+    store.create(replace(frozen_batch("b3", state=BatchState.COMMITTED), starts=(Start("s", 2, "w"),), decided=2))
     assert planned(store, "b3").output == "attempt 2"
     own = replace(frozen_batch("b4", state=BatchState.COMMITTED), sink="own", decided=2)
     store.create(own)

@@ -48,7 +48,7 @@ def test_shards_go_on_behind_a_batch_that_was_set_aside_and_no_reader_sees_it(ri
     assert rig.sink() == later
     assert sorted(rig.committed(), key=int) == sent + later  # decided, each once
     row = batch(rig, batch_id)
-    assert (row.state, row.start, row.decided, row.set_aside) == (BatchState.COMMITTED, (), 1, "kept")
+    assert (row.state, row.starts, row.decided, row.set_aside) == (BatchState.COMMITTED, (), 1, "kept")
     assert "ann set aside: bad data" in (row.note or "")
     assert (application(rig).last_action or "").endswith(f"ann set aside batch {batch_id}: bad data")
 

@@ -162,7 +162,7 @@ def test_what_no_transition_may_leave_out_or_touch(cell: Cell) -> None:
         assert changed.state is row.state
     if changed.owner != row.owner:
         assert cell.function in ("adopt", "disown", "open_replay")
-    if changed.start != row.start:
+    if changed.starts != row.starts:
         assert cell.function in ("decide", "redecide", "withdraw")
     if cell.function not in ("open_attempt", "open_replay", "heartbeat", "close_attempt", "adopt", "send_event"):
         assert NOTE in (changed.note or "")
@@ -219,7 +219,7 @@ def test_a_row_names_the_claim_that_froze_it_and_the_latest_ones(frozen: Batch) 
 
 def test_a_set_aside_batch_gets_output_only_from_a_later_attempt(frozen: Batch) -> None:
     aside = batches.set_aside(frozen, "by jo: bad data", 9)
-    assert (aside.start, aside.decided) == ((), frozen.attempt)
+    assert (aside.starts, aside.decided) == ((), frozen.attempt)
     with pytest.raises(ProtocolError, match="upwards"):
         batches.redecide(aside, (Start("s1", 1, "t"),), 1)  # V24
 

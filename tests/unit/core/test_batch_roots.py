@@ -12,7 +12,7 @@ from shardbatch.core.start import Start
 
 BATCH = Batch(
     Namespace("etl", "orders"), "", "x", "me", 5, BatchState.COMMITTED, 1, decided=1, roots=("out", "rejects"),
-    start=(Start("s1", 1, "load", ("out",)), Start("s2", 1, "check", ("rejects", "out"))),
+    starts=(Start("s1", 1, "load", ("out",)), Start("s2", 1, "check", ("rejects", "out"))),
 )  # fmt: skip
 
 
@@ -27,7 +27,7 @@ def test_a_root_that_is_gone_leaves_the_roots_and_the_starts_and_nothing_else_ch
         BATCH,
         row_count=6,
         roots=("out",),
-        start=(Start("s1", 1, "load", ("out",)), Start("s2", 1, "check", ("out",))),
+        starts=(Start("s1", 1, "load", ("out",)), Start("s2", 1, "check", ("out",))),
         note="ann: bucket deleted",
     )
 

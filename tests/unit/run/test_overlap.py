@@ -167,7 +167,7 @@ def test_the_output_of_an_owner_that_was_robbed_after_its_freeze_is_never_publis
     rig.work(adopted, start_id="of-the-adopter")
     rig.commit("r2", adopted)
     (batch,) = rig.batches(BatchState.COMMITTED)
-    assert [start.start_id for start in batch.start] == ["of-the-adopter"]
+    assert [start.start_id for start in batch.starts] == ["of-the-adopter"]
     with pytest.raises(LeaseLost):
         rig.commit("r1", replace(frozen, attempt=3))
     assert rig.sink() == sent

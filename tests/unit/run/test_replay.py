@@ -352,7 +352,7 @@ def test_a_commit_that_lives_on_does_not_put_the_older_output_back(rig: Rig) -> 
     rig.over("r1")
     replay(rig, "again", frozen.batch_id or "")
     assert not rig.commit("r1", frozen).replayed
-    assert [start.start_id for start in row(rig, frozen.batch_id or "").start] == ["s2"]
+    assert [start.start_id for start in row(rig, frozen.batch_id or "").starts] == ["s2"]
 
 
 def test_readers_keep_the_older_whole_output_until_a_replay_is_recorded(rig: Rig) -> None:
