@@ -64,7 +64,7 @@ class ShardbatchError(Exception):
         if retryable is not None:
             self.retryable = retryable
         self.message = masked(text)  # without the remedy; a driver's words, or a URL, may stand in it
-        super().__init__(masked("{} {}".format(text, self.remedy).strip()))
+        super().__init__(masked(f"{text} {self.remedy}".strip()))
 
     def __reduce__(self) -> tuple[object, ...]:
         # Made anew from its message, it would say its remedy twice.

@@ -61,9 +61,8 @@ def _read(row: Row) -> Row:
     if isinstance(row, Application):
         if row.schema_version > VERSION:
             raise UnsupportedSchema(
-                "The rows of {} have schema version {}; this shardbatch reads {} and {}.".format(
-                    row.namespace, row.schema_version, VERSION - 1, VERSION
-                )
+                f"The rows of {row.namespace} have schema version {row.schema_version}; this shardbatch reads "
+                f"{VERSION - 1} and {VERSION}."
             )
         columns["schema_version"] = SCHEMA_VERSION
     return row_type(row.key.table).from_columns(columns)

@@ -32,7 +32,7 @@ def accept_gap(action: Action, *, shards: Sequence[str] = (), every: bool = Fals
     chosen += [action.expect_lease(shard_id) for shard_id in shards]
     found = [row for row in chosen if _stays(row) is None]
     if found:
-        action.record("the gaps of {}".format(shortlist([row.shard_id for row in found])))
+        action.record(f"the gaps of {shortlist([row.shard_id for row in found])}")
     return tuple(action.change(row, _stays, partial(_accepted, action), _effect)[0] for row in chosen)
 
 
@@ -42,7 +42,7 @@ def _stays(lease: Lease) -> Stays | None:
     if not lease.waits_for_gap:
         return Stays("its gap is accepted already", already=True)
     if lease.batch_id is not None:
-        return Stays("its gap is in batch {} already".format(lease.batch_id), already=True)
+        return Stays(f"its gap is in batch {lease.batch_id} already", already=True)
     return None
 
 
@@ -59,8 +59,8 @@ def _effect(lease: Lease) -> str:
 
 
 def _lost(gap: Gap, end: str) -> str:
-    lost = "what followed {} is lost up to {}".format(gap.after, gap.first_available or end)
+    lost = f"what followed {gap.after} is lost up to {gap.first_available or end}"
     if gap.from_ms is not None:
-        lost += ", from {}".format(utc(gap.from_ms))
-        lost += " to {}".format(utc(gap.to_ms)) if gap.to_ms is not None else " on"
-    return "{} ({})".format(lost, gap.reason)
+        lost += f", from {utc(gap.from_ms)}"
+        lost += f" to {utc(gap.to_ms)}" if gap.to_ms is not None else " on"
+    return f"{lost} ({gap.reason})"

@@ -84,7 +84,7 @@ class Action(Rows):
         """
         if not self.reason.strip() and not self.dry_run:
             raise ConfigurationError(
-                "To {} something needs a reason.".format(self.verb.would), remedy="Say why; it is kept on the rows."
+                f"To {self.verb.would} something needs a reason.", remedy="Say why; it is kept on the rows."
             )
 
     def at_batch(self, batch_id: str) -> tuple[Action, Batch]:
@@ -113,7 +113,7 @@ class Action(Rows):
         row = self.batch(batch_id)
         if row is None:
             raise ConfigurationError(
-                "There is no batch {!r} in {}.".format(batch_id, self.namespace),
+                f"There is no batch {batch_id!r} in {self.namespace}.",
                 remedy="'airflow shardbatch batches' lists them.",
             )
         return row
@@ -126,7 +126,7 @@ class Action(Rows):
         row = self.lease(shard_id)
         if row is None:
             raise ConfigurationError(
-                "Shard {!r} has no lease in {}.".format(shard_id, self.namespace),
+                f"Shard {shard_id!r} has no lease in {self.namespace}.",
                 remedy="'airflow shardbatch shards' lists them.",
             )
         return row
@@ -135,7 +135,7 @@ class Action(Rows):
         """Who did it, when and why, and whether by force, as it stands on the rows."""
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.now_ms() / 1000))
         done = " ".join(filter(None, (self.verb.past, what, "by force" if self.force else "")))
-        return "{} {} {}: {}".format(when, self.actor, done, self.reason.strip())
+        return f"{when} {self.actor} {done}: {self.reason.strip()}"
 
     def record(self, what: str) -> None:
         """Note it on the application's row, if it has one, before anything is changed.
@@ -161,9 +161,9 @@ class Action(Rows):
             if self.force:
                 return Verdict.FOREIGN
             raise OwnerUnknown(
-                "What {} has is left as it is. {}".format(owner, error.message),
+                f"What {owner} has is left as it is. {error.message}",
                 remedy="See that Airflow can be asked (the API server in a task, its database on the command line), "
-                "or {}.".format(FORCE),
+                f"or {FORCE}.",
             ) from error
 
     def at_work(self, owner: str | None) -> bool:

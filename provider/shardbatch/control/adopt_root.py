@@ -38,7 +38,7 @@ def adopt_root(action: Action, root: str) -> tuple[Done, ...]:
     left = _undecided(action, _others(known, me))
     if left or action.dry_run:
         return left or (_told(action, root, known, "would adopt", reach),)
-    action.record("root {}".format(root))
+    action.record(f"root {root}")
     handover = outputs.begin_handover(root, me)
     try:
         others = _others(outputs.holders(root), me)
@@ -115,12 +115,10 @@ def _told(action: Action, root: str, known: Sequence[Holder], result: str, landi
     said = []
     for other in _others(known, me):
         if Rows(namespace=other, store=action.store).application() is None:
-            said.append(
-                "{} has no rows in this lease store: see yourself that it has no run at work on a batch".format(other)
-            )
+            said.append(f"{other} has no rows in this lease store: see yourself that it has no run at work on a batch")
             continue
         waits = len(_untold(action, root, other, landing))
-        said.append("{} is refused from then on".format(other))
+        said.append(f"{other} is refused from then on")
         if waits:
-            said.append("{} of its batches are told there first".format(waits))
+            said.append(f"{waits} of its batches are told there first")
     return Done("root", root, ", ".join(owners), result, effect="; ".join(said) or "it had no owner")

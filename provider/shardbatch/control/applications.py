@@ -71,9 +71,9 @@ def meant(store: LeaseStore, asked: Namespace) -> str | None:
         return "The store has no application at all: check --leases. An application's first claim makes it."
     near = nearest(asked, known)
     if not near:
-        return "'airflow shardbatch list' shows what the store has: {} in all.".format(len(known))
-    names = " or ".join("-a '{}' -s '{}'".format(one.app_name, one.stream_name) for one in near)
-    return "Did you mean {}? 'airflow shardbatch list' shows all {}.".format(names, len(known))
+        return f"'airflow shardbatch list' shows what the store has: {len(known)} in all."
+    names = " or ".join(f"-a '{one.app_name}' -s '{one.stream_name}'" for one in near)
+    return f"Did you mean {names}? 'airflow shardbatch list' shows all {len(known)}."
 
 
 def nearest(asked: Namespace, known: Iterable[Namespace]) -> list[Namespace]:

@@ -42,7 +42,7 @@ def drop(action: Action, batch_id: str) -> tuple[Done, ...]:
     if _stays(action, batch) is None:
         if not action.dry_run and _is_taken_back(batch):
             _look(action, batch)
-        action.record("batch {}".format(batch_id))
+        action.record(f"batch {batch_id}")
     done, row = action.change(batch, partial(_stays, action), partial(_dropped, action), partial(effect, action))
     if row.state is BatchState.VOID and not action.dry_run:
         free(action, row)
@@ -74,9 +74,9 @@ def effect(action: Action, batch: Batch) -> str:
     if _is_taken_back(batch):
         return _no_longer_seen(action, batch)
     if batch.set_aside is not None:
-        return "its {} records cannot be relied on for a replay any more".format(batch.records)
+        return f"its {batch.records} records cannot be relied on for a replay any more"
     shards = len(action.leases(batch_id=batch.batch_id))
-    parts = ["the slices of {} shards go into a later batch".format(shards), action.fate(batch.owner)]
+    parts = [f"the slices of {shards} shards go into a later batch", action.fate(batch.owner)]
     return "; ".join([*parts, *orphans(action, batch)])
 
 
@@ -84,11 +84,11 @@ def orphans(action: Action, batch: Batch) -> list[str]:
     """What may stay in the sink under the id of a batch that never commits: said unless it is sure that nothing can."""
     if not batch.records:
         return []
-    said = "POSSIBLE ORPHANS: rows of batch_id={}".format(batch.batch_id)
+    said = f"POSSIBLE ORPHANS: rows of batch_id={batch.batch_id}"
     if batch.sink == "starts":
         said += " in start folders, which read_committed never shows"
     if batch.attempt_ref:
-        said += ", written by application {}".format(batch.attempt_ref)
+        said += f", written by application {batch.attempt_ref}"
     if action.landing is not None:
         said += _finished(action.landing, batch)
     return [said]
@@ -96,11 +96,11 @@ def orphans(action: Action, batch: Batch) -> list[str]:
 
 def _finished(landing: Landing, batch: Batch) -> str:
     if not stands_in(landing, batch):
-        return ", and this staging is not the batch's, which says where: {}".format(batch.manifest_uri)
+        return f", and this staging is not the batch's, which says where: {batch.manifest_uri}"
     try:
         starts = landing.finished_starts(batch.namespace, batch.batch_id)
     except StagingError as error:
-        return ", staging does not say where ({})".format(error)
+        return f", staging does not say where ({error})"
     named = sorted({output for start in starts for output in start.outputs})
     return ", finished below {}".format(", ".join(named)) if named else ", none finished"
 
@@ -146,9 +146,7 @@ def _is_replayed(batch: Batch) -> bool:
 def _landing(action: Action, batch: Batch) -> Landing:
     if action.landing is None:
         raise ConfigurationError(
-            "Batch {} is taken back by telling its output roots, which are reached as staging is.".format(
-                batch.batch_id
-            ),
+            f"Batch {batch.batch_id} is taken back by telling its output roots, which are reached as staging is.",
             remedy=STAGING,
         )
     return action.landing
@@ -166,7 +164,7 @@ def _no_longer_seen(action: Action, batch: Batch) -> str:
     highest = highest_numbers(every).get(batch.interval, 0) if batch.interval else 0
     calls = ", ".join(how_to_read(root, batch) for root in roots_of(_landing(action, batch), batch))
     if batch.number < highest:
-        return "readers go by a later run over its interval already: {}".format(calls)
+        return f"readers go by a later run over its interval already: {calls}"
     said = "its {} records are no longer shown by {}; its run, cleared, gives it output again"
-    fate = ["; {}".format(action.fate(batch.owner))] if _is_replayed(batch) else []
+    fate = [f"; {action.fate(batch.owner)}"] if _is_replayed(batch) else []
     return "".join([said.format(batch.records, calls), *fate])

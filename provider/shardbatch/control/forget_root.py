@@ -39,7 +39,7 @@ def forget_root(
         return None if named else Stays("it does not name this root", already=True)
 
     def forgotten(batch: Batch) -> Batch:
-        return batch_roots.forget_root(batch, keep, action.note("root {}".format(root)))
+        return batch_roots.forget_root(batch, keep, action.note(f"root {root}"))
 
     if batch_id is not None:
         found = [action.at_batch(batch_id)[1]]
@@ -52,7 +52,7 @@ def forget_root(
         if not all(map(keep, row.roots)) and (chosen is None or row.interval in chosen)
     ]
     if intervals or any(stays(batch) is None for batch in found):
-        action.record("root {}".format(root))
+        action.record(f"root {root}")
     done = [action.change(batch, stays, forgotten, lambda batch: _effect(batch, keep))[0] for batch in found]
     done += [_forget_of_interval(action, row, keep) for row in intervals]
     return tuple(done) or (Done("application", str(action.namespace), "", "already", "nothing names this root"),)
@@ -73,7 +73,7 @@ def _forget_of_interval(action: Action, seen: IntervalOutput, keep: Callable[[st
         if action.store.replace(row, replace(row, roots=tuple(filter(keep, row.roots)), row_count=row.row_count + 1)):
             break
         row = cast("IntervalOutput | None", action.store.get(seen.key)) or replace(seen, roots=())
-    done = "would {}".format(action.verb.would) if action.dry_run else action.verb.past
+    done = f"would {action.verb.would}" if action.dry_run else action.verb.past
     return Done("interval", name, "", done, effect="later runs over it are not told there")
 
 

@@ -27,7 +27,7 @@ def obstacle(action: Action, lease: Lease) -> str:
     if batch is not None and batch.state is BatchState.COMMITTED:
         if not batch.told or action.landing is not None:
             return ""
-        return "its batch {} is committed, and the next claim moves it on first; or give staging".format(batch.batch_id)
+        return f"its batch {batch.batch_id} is committed, and the next claim moves it on first; or give staging"
     if batch is not None and batch.state is BatchState.VOID:
         return ""
     owner = (batch.owner if batch is not None else lease.lease_owner) or ""
@@ -36,9 +36,9 @@ def obstacle(action: Action, lease: Lease) -> str:
     verdict = action.verdict(owner)
     if verdict is Verdict.OVER:
         return ""
-    what = "it is {} in batch {} of".format(batch.state.value, batch.batch_id) if batch is not None else "it is held by"
+    what = f"it is {batch.state.value} in batch {batch.batch_id} of" if batch is not None else "it is held by"
     if verdict is Verdict.ACTIVE:
-        return "{} {}, which is at work; end that run first, or {}".format(what, owner, FORCE)
+        return f"{what} {owner}, which is at work; end that run first, or {FORCE}"
     return "{} {}; if that is over, {} it first, or {}".format(what, owner, "drop" if batch else "release", FORCE)
 
 
@@ -50,7 +50,7 @@ def robbed(action: Action, lease: Lease) -> str:
     owner = lease.lease_owner
     if not action.force or lease.batch_id is not None or ResetHolder.parse(owner) is not None:
         return ""
-    return "" if action.verdict(owner) is Verdict.OVER else "; {}".format(action.fate(owner))
+    return "" if action.verdict(owner) is Verdict.OVER else f"; {action.fate(owner)}"
 
 
 class LineageHold:

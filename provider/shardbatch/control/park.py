@@ -40,16 +40,16 @@ def _turn(action: Action, batch_id: str, before: BatchState, after: BatchState) 
         if row.state is before:
             return None
         if row.state is after:
-            return Stays("it is {} already".format(after.value), already=True)
+            return Stays(f"it is {after.value} already", already=True)
         return Stays(OVER[row.state])
 
     def effect(row: Batch) -> str:
         shards = len(action.leases(batch_id=row.batch_id))
         if after is BatchState.PARKED:
-            return "its {} shards wait, all others go on".format(shards)
+            return f"its {shards} shards wait, all others go on"
         who = "its owner goes on with it, or the next run once that is over" if row.owner else "the next run takes it"
-        return "{}; {} shards wait for it".format(who, shards)
+        return f"{who}; {shards} shards wait for it"
 
     if stays(batch) is None:
-        action.record("batch {}".format(batch_id))
+        action.record(f"batch {batch_id}")
     return (action.change(batch, stays, lambda row: make(row, action.note()), effect)[0],)

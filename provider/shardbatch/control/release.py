@@ -58,9 +58,9 @@ def _batches(action: Action, owner: str | None, batch_id: str | None) -> list[Ba
 
 def _chosen(owner: str | None, shards: Sequence[str], batch_id: str | None) -> str:
     chosen = [
-        "owner {}".format(owner) if owner else "",
-        "shards {}".format(shortlist(shards)) if shards else "",
-        "batch {}".format(batch_id) if batch_id else "",
+        f"owner {owner}" if owner else "",
+        f"shards {shortlist(shards)}" if shards else "",
+        f"batch {batch_id}" if batch_id else "",
     ]
     return "; ".join(filter(None, chosen))
 
@@ -72,13 +72,13 @@ def _free_lease(action: Action, seen: Lease) -> Done:
         if lease.batch_id is not None:
             if action.batch(lease.batch_id) is None:
                 return Stays("a freeze stamped it and made no batch; the next claim frees it once that freeze is over")
-            return Stays("it is frozen in batch {0}; release that with --batch {0}".format(lease.batch_id))
+            return Stays(f"it is frozen in batch {lease.batch_id}; release that with --batch {lease.batch_id}")
         if lease.lease_owner is None:
             return Stays("it has no owner", already=True)
         if ResetHolder.parse(lease.lease_owner) is not None:
             return Stays("a reset holds it with its lineage; if that died, run 'airflow shardbatch reset' again")
         if lease.lease_owner != holder:
-            return Stays("it went to {} meanwhile".format(lease.lease_owner))
+            return Stays(f"it went to {lease.lease_owner} meanwhile")
         return None
 
     return action.change(seen, stays, lambda row: leases.release(row, action.now_ms(), note=action.note()))[0]
@@ -93,11 +93,11 @@ def _free_batch(action: Action, seen: Batch) -> Done:
         if batch.state is BatchState.VOID:
             return Stays("it is void; the next claim frees its leases by itself")
         if batch.state is BatchState.PARKED:
-            return Stays("it is parked; resume it with 'airflow shardbatch unpark --batch {}'".format(batch.batch_id))
+            return Stays(f"it is parked; resume it with 'airflow shardbatch unpark --batch {batch.batch_id}'")
         if not batch.owner:
             return Stays("it is released already; the next claim takes it", already=True)
         if batch.owner != holder:
-            return Stays("it went to {} meanwhile".format(batch.owner))
+            return Stays(f"it went to {batch.owner} meanwhile")
         return None
 
     return action.change(seen, stays, lambda row: batches.disown(row, action.note()))[0]

@@ -47,11 +47,11 @@ def target_of(text: str | datetime) -> Position:
         if found is None:
             position = _position(str(text).strip())
         elif found.utcoffset() is None:
-            raise ConfigurationError("The instant {} has no time zone.".format(text), remedy=TARGETS)
+            raise ConfigurationError(f"The instant {text} has no time zone.", remedy=TARGETS)
         else:
             position = at_timestamp(round(found.timestamp() * 1000))
     except (ValueError, OverflowError) as error:
-        raise ConfigurationError("A reset cannot go to {!r}.".format(str(text)), remedy=TARGETS) from error
+        raise ConfigurationError(f"A reset cannot go to {str(text)!r}.", remedy=TARGETS) from error
     if position.kind is Kind.LATEST:
         raise ConfigurationError(
             "A reset cannot go to LATEST: only the stream knows where that is.",
@@ -157,7 +157,7 @@ def _move(action: Action, roots: set[str], to: Position, shown: Sequence[tuple[i
     told: list[Done] = list(hold.dropped)
     for row in descendants(hold.rows.values(), roots):
         place = target(row, roots, to)
-        note = action.note("to {}".format(place))
+        note = action.note(f"to {place}")
         unread_ms = _unread_since(action, row, hold)
 
         def rewound(
@@ -209,7 +209,7 @@ def effect_of(row: Lease, to: Position, shown: Sequence[tuple[int, int]] = ()) -
 
     :param shown: bounds of intervals whose output live readers see too.
     """
-    parts = ["from {} to {}".format(row.checkpoint, to)]
+    parts = [f"from {row.checkpoint} to {to}"]
     if row.checkpoint == to and not row.completed:
         parts.append("which is where it stands")
     elif over := skipped(row, to, ""):
@@ -225,9 +225,7 @@ def effect_of(row: Lease, to: Position, shown: Sequence[tuple[int, int]] = ()) -
     if row.completed:
         parts.append("opens it again")
     if row.pending is not None and row.pending.records:
-        parts.append(
-            "drops {} landed records and reads them anew, if the stream still has them".format(row.pending.records)
-        )
+        parts.append(f"drops {row.pending.records} landed records and reads them anew, if the stream still has them")
     return "; ".join(parts)
 
 
@@ -240,9 +238,7 @@ def skipped(row: Lease, to: Position, note: str) -> Gap | None:
 
 def _span(gap: Gap) -> str:
     """When the records of a gap arrived, as far as that is known."""
-    parts = [
-        " {} {}".format(word, utc(ms)) for word, ms in (("from", gap.from_ms), ("to", gap.to_ms)) if ms is not None
-    ]
+    parts = [f" {word} {utc(ms)}" for word, ms in (("from", gap.from_ms), ("to", gap.to_ms)) if ms is not None]
     return " that arrived{}".format("".join(parts)) if parts else ""
 
 
@@ -267,13 +263,13 @@ def _position(text: str) -> Position:
     if text.startswith(_SEQUENCE):
         position = Position.parse(text[len(_SEQUENCE) :])
         if position.kind is not Kind.AFTER_SEQUENCE_NUMBER:
-            raise ValueError("{!r} is not a sequence number".format(text))
+            raise ValueError(f"{text!r} is not a sequence number")
         return position
     number = text.partition("/")[0]
     if number.isdigit() and len(number) < SHORTEST_SEQUENCE:
         raise ConfigurationError(
-            "{!r} may be a date, an epoch or a sequence number.".format(text),
-            remedy="Give an instant like 2026-11-28T00:00:00+00:00, or {}{}.".format(_SEQUENCE, text),
+            f"{text!r} may be a date, an epoch or a sequence number.",
+            remedy=f"Give an instant like 2026-11-28T00:00:00+00:00, or {_SEQUENCE}{text}.",
         )
     return Position.parse(text)
 

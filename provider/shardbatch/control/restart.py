@@ -22,13 +22,13 @@ def restart(action: Action, application: Application, stream_id: str, start: Pos
     """
     if not stream_id.strip() or start.exact:
         raise ConfigurationError(
-            "An application cannot begin anew on {!r} at {}.".format(stream_id, start),
+            f"An application cannot begin anew on {stream_id!r} at {start}.",
             remedy="Give the identity that StreamRecreated names, and TRIM_HORIZON or an instant.",
         )
     name = str(action.namespace)
     if application.stream_id == stream_id:
         return (Done("application", name, "", "already", "its rows belong to that stream already"),)
-    text = "from stream {} to {}, read from {} on".format(application.stream_id, stream_id, start)
+    text = f"from stream {application.stream_id} to {stream_id}, read from {start} on"
     rows = action.leases()
     found = _preview(action, rows)
     if action.dry_run:
@@ -66,5 +66,5 @@ def _preview(action: Action, rows: list[Lease]) -> list[Done]:
 
 def _effect(row: Lease) -> str:
     if row.pending is None or not row.pending.records:
-        return "committed up to {}".format(row.checkpoint)
-    return "committed up to {}; {} landed records are LOST".format(row.checkpoint, row.pending.records)
+        return f"committed up to {row.checkpoint}"
+    return f"committed up to {row.checkpoint}; {row.pending.records} landed records are LOST"

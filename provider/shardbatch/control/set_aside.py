@@ -24,7 +24,7 @@ def set_aside(action: Action, batch_id: str) -> tuple[Done, ...]:
     """
     action, batch = action.at_batch(batch_id)
     if _stays(action, batch) is None:
-        action.record("batch {}".format(batch_id))
+        action.record(f"batch {batch_id}")
     done, row = action.change(batch, partial(_stays, action), partial(_aside, action), partial(_effect, action))
     if row.set_aside == KEPT and not action.dry_run:
         move_on(action, row)
@@ -60,7 +60,7 @@ def _effect(action: Action, batch: Batch) -> str:
     return "{} shards go on behind its {} records{}, which no reader sees until a replay; {}".format(
         len(action.leases(batch_id=batch.batch_id)),
         batch.records,
-        " (arrived {})".format(when) if when else "",
+        f" (arrived {when})" if when else "",
         action.fate(batch.owner),
     )
 

@@ -211,7 +211,7 @@ def batches(
     :raises ConfigurationError: for a limit below 1, or if there is neither a batch nor such an application.
     """
     if limit < 1:
-        raise ConfigurationError("The limit of batches is {}.".format(limit), remedy="Give 1 or more.")
+        raise ConfigurationError(f"The limit of batches is {limit}.", remedy="Give 1 or more.")
     Rows(namespace=namespace, store=store).application()  # of a version that this code reads
     highest: dict[tuple[int, int], int] = {}
 

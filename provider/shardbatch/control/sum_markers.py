@@ -21,10 +21,10 @@ def sum_markers(action: Action, root: str) -> tuple[Done, ...]:
     outputs = expect_roots(action.landing)[1]
     batches = len(outputs.told(root))
     if action.dry_run:
-        return (Done("root", root, "", "would sum", effect="it tells of {} batches".format(batches)),)
-    action.record("the markers of {}".format(root))
+        return (Done("root", root, "", "would sum", effect=f"it tells of {batches} batches"),)
+    action.record(f"the markers of {root}")
     taken = outputs.sum_now(root)
     if taken is None:
         return (Done("root", root, "", "already", "no marker stands that is in no sum, or the log says why"),)
-    effect = "{} markers that were in no sum are in one now; the root tells of {} batches".format(taken, batches)
+    effect = f"{taken} markers that were in no sum are in one now; the root tells of {batches} batches"
     return (Done("root", root, "", "summed", effect=effect),)

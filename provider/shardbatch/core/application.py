@@ -27,8 +27,8 @@ class Group:
     lease_duration_ms: int
 
     def __str__(self) -> str:
-        task = "group {!r}".format(self.group_id) if self.group_id else "a task without a group"
-        return "{} of DAG {!r} (deployment {!r})".format(task, self.dag_id, self.deployment)
+        task = f"group {self.group_id!r}" if self.group_id else "a task without a group"
+        return f"{task} of DAG {self.dag_id!r} (deployment {self.deployment!r})"
 
     @property
     def work(self) -> tuple[str, str]:

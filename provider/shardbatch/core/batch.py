@@ -161,7 +161,7 @@ class Batch(Row):
 def _require(holds: bool, batch: Batch, what: str) -> None:
     if not holds:
         raise ProtocolError(
-            "Batch {}: {} (it is {}).".format(batch.batch_id, what, batch.state.value),
+            f"Batch {batch.batch_id}: {what} (it is {batch.state.value}).",
             remedy="This is a fault in shardbatch; please report it with the log.",
         )
 
@@ -211,7 +211,7 @@ def heartbeat(batch: Batch, now_ms: int, application: str | None, work: str = ""
         of_attempt, known = batch.spark_applications
         others = [item for item in known if item.work != work] if of_attempt == batch.attempt else []
         named = [Recorded(application, work), *others][:MOST_APPLICATIONS]
-        ref = "{}:{}".format(batch.attempt, _AND.join("{} {}".format(item.name, item.work).strip() for item in named))
+        ref = "{}:{}".format(batch.attempt, _AND.join(f"{item.name} {item.work}".strip() for item in named))
     closed = min(batch.attempt_closed, batch.attempt - 1)
     return batch._next(attempt_seen_ms=now_ms, attempt_ref=ref, attempt_closed=closed)
 
@@ -322,4 +322,4 @@ def _noted(batch: Batch, note: str | None) -> str | None:
     """What was done to the batch, one action after another; the oldest are forgotten."""
     if not note or not batch.note:
         return note or batch.note
-    return "{}; {}".format(batch.note, note)[-LONGEST_NOTE:]
+    return f"{batch.note}; {note}"[-LONGEST_NOTE:]

@@ -23,7 +23,7 @@ def forget_root(batch: Batch, keep: Callable[[str], bool], note: str) -> Batch:
         row_count=batch.row_count + 1,
         roots=_kept(batch.roots, keep),
         starts=tuple(replace(start, outputs=_kept(start.outputs, keep)) for start in batch.starts),
-        note="{}; {}".format(batch.note, note)[-LONGEST_NOTE:] if batch.note else note,
+        note=f"{batch.note}; {note}"[-LONGEST_NOTE:] if batch.note else note,
     )
 
 

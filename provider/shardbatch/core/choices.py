@@ -41,5 +41,5 @@ def chosen(kind: type[C], value: object, said: str, *, other: str = "") -> C:
                 return item
     words = [repr(item) for item in kind] + ([other] if other else [])
     raise ConfigurationError(
-        "{} is not known.".format(said), remedy="Choose {} or {}.".format(", ".join(words[:-1]), words[-1])
+        f"{said} is not known.", remedy="Choose {} or {}.".format(", ".join(words[:-1]), words[-1])
     )

@@ -64,7 +64,7 @@ class WorkOrder:
     @property
     def tag(self) -> str:
         """The tag by which the application is found at its cluster."""
-        return "shardbatch-{}".format(self.batch_id)
+        return f"shardbatch-{self.batch_id}"
 
 
 def words(*, manifest: str, attempt: str, digest: str, work: str, token: str) -> dict[str, str]:
@@ -119,15 +119,15 @@ def require_version(found: Mapping[str, Any]) -> None:
     text = str(found.get("version") or 1)
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= VERSION):
         raise UnsupportedSchema(
-            "What Airflow hands over to this application has version {}; the shardbatch on this cluster reads "
-            "versions up to {}.".format(text, VERSION),
+            f"What Airflow hands over to this application has version {text}; the shardbatch on this cluster reads "
+            f"versions up to {VERSION}.",
             remedy="Install the version of shardbatch that Airflow's workers have, or a later one, on the cluster.",
         )
 
 
 def to_arguments(found: Mapping[str, str]) -> list[str]:
     """Words as arguments of a command line."""
-    return ["{}{}={}".format(OPTION, name, text) for name, text in found.items()]
+    return [f"{OPTION}{name}={text}" for name, text in found.items()]
 
 
 def to_environment(found: Mapping[str, str]) -> dict[str, str]:
@@ -178,7 +178,7 @@ def _attempt(value: Any) -> int:
         attempt = 0
     if attempt < 1:
         raise ConfigurationError(
-            "The attempt is {!r}, not a number from 1 on.".format(value),
+            f"The attempt is {value!r}, not a number from 1 on.",
             remedy="Pass batch.attempt as SHARDBATCH_ATTEMPT, --shardbatch-attempt or open_batch(attempt=...); only to "
             "look at a batch, use shardbatch.open_batch(uri).",
         )
@@ -190,7 +190,5 @@ def _schemes(value: Any) -> dict[str, str]:
         return dict(value)
     pairs = [item.partition("=") for item in value.split(",") if item.strip()]
     if any(not (left.strip() and right.strip()) for left, _, right in pairs):
-        raise ConfigurationError(
-            "The schemes {!r} cannot be read.".format(value), remedy='Write them as "s3=s3a,gcs=gs".'
-        )
+        raise ConfigurationError(f"The schemes {value!r} cannot be read.", remedy='Write them as "s3=s3a,gcs=gs".')
     return {left.strip().lower(): right.strip() for left, _, right in pairs}

@@ -78,7 +78,7 @@ class Lease(Row):
 def _require(holds: bool, lease: Lease, what: str) -> None:
     if not holds:
         raise ProtocolError(
-            "Lease {}/{}: {}.".format(lease.namespace, lease.shard_id, what),
+            f"Lease {lease.namespace}/{lease.shard_id}: {what}.",
             remedy="This is a fault in shardbatch; please report it with the log.",
         )
 

@@ -57,14 +57,14 @@ class ReadLimits:
             value = getattr(self, name)
             if not isinstance(value, kind) and not (value is None and name == "run_duration"):
                 raise ConfigurationError(
-                    "ReadLimits({}={!r}) is not a {}.".format(name, value, kind.__name__),
-                    remedy="Give a {}, or leave it out.".format(kind.__name__),
+                    f"ReadLimits({name}={value!r}) is not a {kind.__name__}.",
+                    remedy=f"Give a {kind.__name__}, or leave it out.",
                 )
         for item in fields(self):
             value = getattr(self, item.name)
             if value is not None and value <= (timedelta(0) if isinstance(value, timedelta) else 0):
                 raise ConfigurationError(
-                    "ReadLimits({}={}) reads nothing.".format(item.name, value),
+                    f"ReadLimits({item.name}={value}) reads nothing.",
                     remedy="Give a limit above zero, or leave it out.",
                 )
         if self.concurrency > 64:

@@ -57,6 +57,6 @@ class LookAgain(Exception):
     """
 
     def __init__(self, looks: Looks, seconds: float) -> None:
-        super().__init__("Look again after {:.0f} s.".format(seconds))
+        super().__init__(f"Look again after {seconds:.0f} s.")
         self.looks = looks
         self.seconds = seconds

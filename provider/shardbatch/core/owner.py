@@ -73,4 +73,4 @@ class Owner:
         if len(text) <= LONGEST_SCOPE:
             return text
         digest = sha256(text.encode()).hexdigest()
-        return "{}~{}".format(text[: LONGEST_SCOPE - len(digest) - 1], digest)
+        return f"{text[: LONGEST_SCOPE - len(digest) - 1]}~{digest}"

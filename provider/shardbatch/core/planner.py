@@ -160,7 +160,7 @@ def spread(
         else:
             loose.append(lease)
     names = sorted(kept)
-    fresh = ("{:03d}".format(number) for number in range(read_tasks + len(kept)))
+    fresh = (f"{number:03d}" for number in range(read_tasks + len(kept)))
     wanted = max(len(kept), min(read_tasks, -(-len(leases) // at_once)))
     while len(names) < wanted:
         names.append(next(name for name in fresh if name not in kept))
@@ -177,11 +177,7 @@ def spread(
 def label(group: str, shard_ids: Sequence[str]) -> str:
     """The label of a read task: its group, how many shards it has, and the first of them, at most 200 characters."""
     first = min(shard_ids) if shard_ids else "none"
-    text = (
-        "{}: {}".format(group, first)
-        if len(shard_ids) == 1
-        else "{}: {} shards from {}".format(group, len(shard_ids), first)
-    )
+    text = f"{group}: {first}" if len(shard_ids) == 1 else f"{group}: {len(shard_ids)} shards from {first}"
     return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
 
 

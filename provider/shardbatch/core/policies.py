@@ -68,7 +68,7 @@ class Policies:
     def __post_init__(self) -> None:
         for name, kind in (("gap", GapPolicy), ("shard_errors", ShardErrors), ("sink", Sink)):
             value = getattr(self, name)
-            object.__setattr__(self, name, chosen(kind, value, "Policies({}={!r})".format(name, value)))
+            object.__setattr__(self, name, chosen(kind, value, f"Policies({name}={value!r})"))
         if self.max_attempts is not None and self.max_attempts < 1:
             raise ConfigurationError("Policies(max_attempts) is 1 or more.", remedy="Leave it out to never park.")
 
@@ -88,7 +88,7 @@ class Outputs:
     intervals: Intervals | str = Intervals.APART
 
     def __post_init__(self) -> None:
-        said = "Outputs(intervals={!r})".format(self.intervals)
+        said = f"Outputs(intervals={self.intervals!r})"
         object.__setattr__(self, "intervals", chosen(Intervals, self.intervals, said))
 
     @property
@@ -133,5 +133,5 @@ class ClaimOptions:
             value = getattr(self, name)
             if not isinstance(value, timedelta) or value <= timedelta(0):
                 raise ConfigurationError(
-                    "ClaimOptions({}={!r}) must be above zero.".format(name, value), remedy="Give a timedelta."
+                    f"ClaimOptions({name}={value!r}) must be above zero.", remedy="Give a timedelta."
                 )

@@ -36,7 +36,7 @@ class Position:
         if self.kind is Kind.AFTER_SEQUENCE_NUMBER:
             number = self.sequence_number
             if number is None or not (number.isascii() and number.isdigit()):
-                raise ValueError("a sequence number is decimal digits, not {!r}".format(number))
+                raise ValueError(f"a sequence number is decimal digits, not {number!r}")
             if self.sub_sequence_number < 0:
                 raise ValueError("a sub-sequence number is zero or more")
         if self.kind is Kind.AT_TIMESTAMP and self.timestamp_ms is None:
@@ -67,11 +67,11 @@ class Position:
 
     def __str__(self) -> str:
         if self.kind is Kind.AT_TIMESTAMP:
-            return "AT_TIMESTAMP:{}".format(self.timestamp_ms)
+            return f"AT_TIMESTAMP:{self.timestamp_ms}"
         if self.kind is not Kind.AFTER_SEQUENCE_NUMBER:
             return self.kind.name
         if self.sub_sequence_number:
-            return "{}/{}".format(self.sequence_number, self.sub_sequence_number)
+            return f"{self.sequence_number}/{self.sub_sequence_number}"
         return str(self.sequence_number)
 
     @classmethod

@@ -42,7 +42,7 @@ class Holder:
     def name(self, prefix: str, unique: str = "") -> str:
         """The file's name. ``prefix`` is the application as part of a name, ``unique`` tells claims apart."""
         if not self.owns:
-            return "{}.{}{}".format(prefix, unique, CLAIM_SUFFIX)
+            return f"{prefix}.{unique}{CLAIM_SUFFIX}"
         return "{}.{}-{}{}".format(prefix, self.epoch, "shared" if self.shared else "alone", OWNER_SUFFIX)
 
     def dumps(self) -> bytes:
@@ -81,7 +81,7 @@ def holders_of(files: Mapping[str, bytes]) -> tuple[Holder, ...]:
             )
             Namespace(*holder.app.split("/", 1))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError("{} does not say whose the root is".format(name)) from error
+            raise ValueError(f"{name} does not say whose the root is") from error
         found.append(holder)
     return tuple(found)
 

@@ -37,10 +37,10 @@ class Namespace:
     def __post_init__(self) -> None:
         for what, text in (("app_name", self.app_name), ("stream_name", self.stream_name)):
             if not text or "/" in text or text != text.strip() or not text.isprintable():
-                raise ValueError("{} {!r} must be printable text without a slash or outer blanks".format(what, text))
+                raise ValueError(f"{what} {text!r} must be printable text without a slash or outer blanks")
 
     def __str__(self) -> str:
-        return "{}/{}".format(self.app_name, self.stream_name)
+        return f"{self.app_name}/{self.stream_name}"
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Row(ABC):
             elif codec.absent is not REQUIRED:
                 fields[item.field] = codec.absent
             else:
-                raise ValueError("A row of {} has no {}.".format(cls.table.name, item.name))
+                raise ValueError(f"A row of {cls.table.name} has no {item.name}.")
         return cls(**fields)
 
     @classmethod

@@ -19,7 +19,7 @@ class KeyRange:
             raise ValueError("a range of keys begins at zero or above and does not run backwards")
 
     def __str__(self) -> str:
-        return "{}-{}".format(self.start, self.end)
+        return f"{self.start}-{self.end}"
 
     @classmethod
     def parse(cls, text: str) -> KeyRange:
@@ -100,5 +100,5 @@ def generations(parents: Mapping[str, Iterable[str]]) -> dict[str, int]:
                 depth[child] = max(depth[p] + 1 for p in parents[child] if p in depth)
                 ready.append(child)
     if len(depth) < len(parents):
-        raise ValueError("a lineage must not run in a circle: {}".format(sorted(set(parents) - set(depth))[:4]))
+        raise ValueError(f"a lineage must not run in a circle: {sorted(set(parents) - set(depth))[:4]}")
     return depth

@@ -12,4 +12,4 @@ MOST = 5
 def shortlist(items: Sequence[object]) -> str:
     """The first five of some items, and how many more there are."""
     more = len(items) - MOST
-    return ", ".join(map(str, items[:MOST])) + (" and {} more".format(more) if more > 0 else "")
+    return ", ".join(map(str, items[:MOST])) + (f" and {more} more" if more > 0 else "")

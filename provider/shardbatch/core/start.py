@@ -215,9 +215,8 @@ def resolve(
     unfinished = [start for start in mine if start.start_id not in done]
     if unfinished:
         raise StartUnfinished(
-            "The application of {} has ended, but of {} blocks of open_batch that it entered it left {} well.".format(
-                work, len(mine), len(mine) - len(unfinished)
-            )
+            f"The application of {work} has ended, but of {len(mine)} blocks of open_batch that it entered it left "
+            f"{len(mine) - len(unfinished)} well."
         )
     return tuple(done[start.start_id] for start in mine)
 
@@ -252,17 +251,17 @@ def choose(works: Sequence[Work], left: Mapping[str, Left], attempt: int, *, own
 
 def _later(work: Work, highest: int, attempt: int) -> NothingFinished:
     return NothingFinished(
-        "{} has begun in attempt {} already, and this commit belongs to attempt {}: nothing is changed.".format(
-            work.name, highest, attempt
-        ),
+        f"{work.name} has begun in attempt {highest} already, and this commit belongs to attempt {attempt}: nothing "
+        f"is changed.",
         remedy="The commit of that attempt decides. If none follows, clear the task with its downstream tasks.",
     )
 
 
 def _by_hand(work: Work) -> NothingFinished:
     return NothingFinished(
-        "{} is a success, but it did not end by itself in this attempt: it was marked by hand, or it ended where "
-        "shardbatch does not run. What its application wrote may be half, so nothing is committed.".format(work.name),
+        f"{work.name} is a success, but it did not end by itself in this attempt: it was marked by hand, or it ended "
+        f"where "
+        "shardbatch does not run. What its application wrote may be half, so nothing is committed.",
         remedy="Clear the task with its downstream tasks, so that it runs again and commit after it. (A task that is "
         "wired by hand leaves an end record only if record_end was called for it.)",
     )

@@ -39,9 +39,8 @@ class Waiting:
         return self.seconds >= 0.1 or self.refused > 0 or self.resubscribed > 0
 
     def __str__(self) -> str:
-        return "waited {:.1f} s for the service's limits, {} calls refused, {} subscriptions renewed".format(
-            self.seconds, self.refused, self.resubscribed
-        )
+        waited = f"waited {self.seconds:.1f} s for the service's limits"
+        return f"{waited}, {self.refused} calls refused, {self.resubscribed} subscriptions renewed"
 
     @property
     def ms(self) -> int:

@@ -53,7 +53,7 @@ class KclLease:
         if self.checkpoint not in ("LATEST", "AT_TIMESTAMP"):
             return Position(Kind.AFTER_SEQUENCE_NUMBER, self.checkpoint, self.sub_sequence_number)
         if start is None:
-            raise ValueError("KCL has {} and no instant: give the start of such shards".format(self.checkpoint))
+            raise ValueError(f"KCL has {self.checkpoint} and no instant: give the start of such shards")
         return start
 
 
@@ -113,20 +113,19 @@ def of_stream(found: Iterable[KclLease], identity: str) -> list[KclLease]:
             continue
         if lease.shard_id in chosen:
             raise ConfigurationError(
-                "KCL has two leases of {}: {} and {}.".format(lease.shard_id, chosen[lease.shard_id].key, lease.key),
+                f"KCL has two leases of {lease.shard_id}: {chosen[lease.shard_id].key} and {lease.key}.",
                 remedy="One is left from before KCL was told to read several streams, or one; delete that one.",
             )
         chosen[lease.shard_id] = lease
     if not chosen and others:
         raise ConfigurationError(
-            "The KCL leases are of a stream {} created {} s after the epoch; this one is {}.".format(
-                name, min(stream.created_s for stream in others), identity
-            ),
+            f"The KCL leases are of a stream {name} created {min(stream.created_s for stream in others)} s after the "
+            f"epoch; this one is {identity}.",
             remedy="Its checkpoints are worth nothing for this stream; let the application begin at TRIM_HORIZON.",
         )
     if not chosen:
         raise ConfigurationError(
-            "KCL has no leases of the stream {}.".format(identity),
+            f"KCL has no leases of the stream {identity}.",
             remedy="Check the table's name, which is KCL's application name, its region, and the stream.",
         )
     return list(chosen.values())
@@ -146,7 +145,7 @@ def plan_import(found: Sequence[KclLease], listing: Sequence[Shard], start: Posi
     known = {*listed, *(parent for shard in listing for parent in shard.parent_shard_ids)}
     if not held.keys() & known:
         raise ConfigurationError(
-            "No shard of the KCL leases is a shard of this stream: {} for one.".format(min(held)),
+            f"No shard of the KCL leases is a shard of this stream: {min(held)} for one.",
             remedy="Check the table and the stream; if all those shards have expired, begin at TRIM_HORIZON instead.",
         )
     shards = _lineage(held, listed)
@@ -232,13 +231,13 @@ def _leased(lease: KclLease, shard: Shard, listed: bool, start: Position | None)
     foreign = _foreign(shard, position) if listed else ""
     if foreign:
         return Taken(shard, position, "", owner, refused=foreign)
-    meaning = "completed" if position == SHARD_END else "from {} on".format(position)
+    meaning = "completed" if position == SHARD_END else f"from {position} on"
     if lease.checkpoint in ("LATEST", "AT_TIMESTAMP"):
-        meaning = "KCL has {}: {}".format(lease.checkpoint, meaning)
+        meaning = f"KCL has {lease.checkpoint}: {meaning}"
     if position.kind is Kind.AFTER_SEQUENCE_NUMBER:
-        meaning = "after {}, as KCL has it".format(position)
+        meaning = f"after {position}, as KCL has it"
     if lease.prepared is not None:
-        meaning += "; KCL had prepared {} and not committed it: that is read again".format(lease.prepared)
+        meaning += f"; KCL had prepared {lease.prepared} and not committed it: that is read again"
     if not listed and not position.exact:
         meaning += "; it has left the stream unread, which becomes a gap"
     if not listed and position.kind is Kind.AFTER_SEQUENCE_NUMBER:
@@ -252,5 +251,5 @@ def _foreign(shard: Shard, position: Position) -> str:
         return "KCL has read it to its end, but in this stream it is open: the lease is of another stream"
     first = shard.starting_sequence_number
     if position.kind is Kind.AFTER_SEQUENCE_NUMBER and first and int(position.sequence_number or 0) < int(first):
-        return "its first record is {}, which is later: the lease is of another stream".format(first)
+        return f"its first record is {first}, which is later: the lease is of another stream"
     return ""

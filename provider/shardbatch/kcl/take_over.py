@@ -77,7 +77,7 @@ def import_kcl(
 def _require_choice(start: Position | None, watched: timedelta) -> None:
     if start is not None and start.exact:
         raise ConfigurationError(
-            "Shards of which KCL names no place cannot all begin at {}.".format(start),
+            f"Shards of which KCL names no place cannot all begin at {start}.",
             remedy="Give TRIM_HORIZON or an instant with its time zone.",
         )
     if watched <= timedelta(0):
@@ -87,7 +87,7 @@ def _require_choice(start: Position | None, watched: timedelta) -> None:
 
 
 def _preview(action: Action, plan: Sequence[Taken], identity: str) -> tuple[Done, ...]:
-    effect = "reads {}; {} shards, {} of them completed".format(identity, len(plan), sum(t.completed for t in plan))
+    effect = f"reads {identity}; {len(plan)} shards, {sum(t.completed for t in plan)} of them completed"
     told = [Done("application", str(action.namespace), "", "would import", effect=effect)]
     for taken in plan:
         told.append(_told(taken, "left", taken.refused) if taken.refused else _told(taken, "would import"))
@@ -106,7 +106,7 @@ def _same(action: Action, plan: Sequence[Taken]) -> tuple[Done, ...]:
     rows = {row.shard_id: row for row in action.leases()}
     if any(not _stands(rows.get(taken.shard.shard_id), taken) for taken in plan):
         raise ConfigurationError(
-            "The application {} is there already and does not stand where KCL does.".format(action.namespace),
+            f"The application {action.namespace} is there already and does not stand where KCL does.",
             remedy="Import into another app_name; 'airflow shardbatch shards' shows what this one has.",
         )
     return tuple(_told(taken, "already") for taken in plan)
@@ -126,7 +126,7 @@ def _watch(
     :raises WorkersAlive: if one does not.
     """
     seconds = watched.total_seconds()
-    say("Watching {} leases of KCL for {:.0f} s to see whether its workers are alive.".format(len(seen), seconds))
+    say(f"Watching {len(seen)} leases of KCL for {seconds:.0f} s to see whether its workers are alive.")
     began = action.clock.monotonic()
     for look in range(1, LOOKS + 1):
         action.clock.sleep(max(0.0, began + seconds * look / LOOKS - action.clock.monotonic()))
@@ -149,7 +149,7 @@ def _require_still(kcl: KclLeases, seen: Sequence[KclLease], identity: str) -> N
 def _write(
     action: Action, plan: Sequence[Taken], kcl: KclLeases, seen: Sequence[KclLease], identity: str
 ) -> tuple[Done, ...]:
-    text = "{} leases of the KCL table {}".format(len(seen), kcl.name)
+    text = f"{len(seen)} leases of the KCL table {kcl.name}"
     note = action.note(text)
     row = _begin(action, identity, replace(action, verb=replace(action.verb, past="began to import")).note(text))
     rows = {lease.shard_id: lease for lease in action.leases()}
@@ -159,7 +159,7 @@ def _write(
     _require_still(kcl, seen, identity)  # a worker may have come to life meanwhile
     while row.importing is not None and not action.store.replace(row, row.imported(note)):
         row = action.expect_application()
-    return (Done("application", str(action.namespace), "", "imported", effect="reads {}".format(identity)), *told)
+    return (Done("application", str(action.namespace), "", "imported", effect=f"reads {identity}"), *told)
 
 
 def _begin(action: Action, identity: str, note: str) -> Application:
@@ -172,7 +172,7 @@ def _begin(action: Action, identity: str, note: str) -> Application:
         return fresh
     row = action.expect_application()
     if row.importing is None:
-        raise LeaseLost("The application {} was made by another just now.".format(action.namespace))
+        raise LeaseLost(f"The application {action.namespace} was made by another just now.")
     return row
 
 

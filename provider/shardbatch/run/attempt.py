@@ -38,7 +38,7 @@ def expect_batch(rows: Rows, batch_id: str) -> Batch:
     """
     batch = rows.batch(batch_id)
     if batch is None:
-        raise LeaseLost("Batch {} has no row any more.".format(batch_id))
+        raise LeaseLost(f"Batch {batch_id} has no row any more.")
     return batch
 
 
@@ -68,7 +68,7 @@ def beat(rows: Rows, owner: Owner, batch_id: str, attempt: int, application: str
         require_held(owner, batch)
         if batch.attempt != attempt:
             raise LeaseLost(
-                "Attempt {} of batch {} is not the latest: {} was opened.".format(attempt, batch_id, batch.attempt),
+                f"Attempt {attempt} of batch {batch_id} is not the latest: {batch.attempt} was opened.",
                 remedy="Nothing is lost: the run that has the batch does its work in the newer attempt.",
             )
         return batches.heartbeat(batch, rows.now_ms(), application, work)
@@ -97,7 +97,7 @@ def write(rows: Rows, batch_id: str, change: Callable[[Batch], Batch]) -> Batch:
 def lost(batch: Batch) -> ProtocolError:
     """The error for a batch that its caller may not work on: another owner has it, or it waits for a person."""
     if batch.state is BatchState.PARKED:
-        return BatchParked("Batch {} is parked: {}.".format(batch.batch_id, batch.note))
+        return BatchParked(f"Batch {batch.batch_id} is parked: {batch.note}.")
     if batch.state is BatchState.VOID:
         return LeaseLost(
             "Batch {} was given up: {}.".format(batch.batch_id, batch.note or "its freeze was considered dead"),
@@ -181,9 +181,7 @@ def wait_for_end(consumer: Consumer, batch: Batch) -> Batch:
 
     watched = {batch.batch_id: Watched(batch, grace)}
     if watch(consumer.store, consumer.clock, watched, moved=moved, limit=3 * grace):
-        consumer.say("Attempt {} of {} shows no life; going on.".format(current.attempt, current.batch_id))
+        consumer.say(f"Attempt {current.attempt} of {current.batch_id} shows no life; going on.")
     elif not over(current):
-        raise AttemptAlive(
-            "Attempt {} of batch {} is alive as {}.".format(current.attempt, current.batch_id, current.attempt_ref)
-        )
+        raise AttemptAlive(f"Attempt {current.attempt} of batch {current.batch_id} is alive as {current.attempt_ref}.")
     return current

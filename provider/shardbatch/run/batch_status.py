@@ -138,11 +138,11 @@ def _readers(batch: Batch, highest: Mapping[tuple[int, int], int]) -> str:
 
 def arrived(first_ms: int | None, last_ms: int | None) -> str:
     """The first and last arrival of records, as ISO 8601 texts in UTC; empty if unknown."""
-    return "" if first_ms is None or last_ms is None else "{}/{}".format(utc(first_ms), utc(last_ms))
+    return "" if first_ms is None or last_ms is None else f"{utc(first_ms)}/{utc(last_ms)}"
 
 
 def utc(instant_ms: int) -> str:
     """An instant as ISO 8601 text, in UTC."""
     seconds, rest = divmod(instant_ms, 1000)
-    fraction = ".{:03d}".format(rest) if rest else ""
+    fraction = f".{rest:03d}" if rest else ""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + fraction + "Z"

@@ -109,7 +109,7 @@ class Children:
         taken = leases.take(row, self._owner, self._group, self._consumer.now_ms())
         if not self._consumer.store.replace(row, taken):
             return None
-        self._consumer.say("Shard {} follows its parents in this run.".format(child.shard_id))
+        self._consumer.say(f"Shard {child.shard_id} follows its parents in this run.")
         return taken
 
     def _are_gone(self, parents: set[str], child: Shard) -> bool:

@@ -105,7 +105,7 @@ def _choose(consumer: Consumer, batch: Batch, attempt: int, works: Sequence[Work
         return choice
     if not works:
         raise NothingFinished(
-            "This commit names no work, so nothing of batch {} is committed.".format(batch.batch_id),
+            f"This commit names no work, so nothing of batch {batch.batch_id} is committed.",
             remedy="Give CommitOperator(work=[...]) the ids of the tasks that work on the batch.",
         )
     if not choice.entered:
@@ -116,7 +116,7 @@ def _choose(consumer: Consumer, batch: Batch, attempt: int, works: Sequence[Work
     newest = max(start.attempt for start in choice.starts)
     if batch.set_aside is not None and newest <= batch.decided:
         raise NothingFinished(
-            "Batch {} was set aside; attempt {} ran before that and is not recorded.".format(batch.batch_id, newest),
+            f"Batch {batch.batch_id} was set aside; attempt {newest} ran before that and is not recorded.",
             remedy="Clear the work of its run with its downstream tasks: an attempt that is opened later counts.",
         )
     return choice
@@ -138,8 +138,7 @@ def _with_late_starts(consumer: Consumer, batch: Batch, work: str, found: Left) 
         starts = resolve(work, last.attempt, last.token, begun, done, sure=True)
     except StartUnfinished as error:
         raise StartUnfinished(
-            "The application of {} is in a block of open_batch, or has left one badly, though its task has "
-            "ended.".format(work),
+            f"The application of {work} is in a block of open_batch, or has left one badly, though its task has ended.",
             remedy="Let a task of the block wait for its end (a sensor, or wait_for_completion=True).",
         ) from error
     others = tuple(record for record in found.ends if record is not last)
@@ -153,7 +152,7 @@ def _nothing_entered(text: str, silent: Sequence[str]) -> NothingFinished:
         return NothingFinished(text + ".")
     names = "{} is a success and has left nothing" if len(silent) == 1 else "{} are a success and have left nothing"
     return NothingFinished(
-        "{}: {}.".format(text, names.format(shortlist(silent))),
+        f"{text}: {names.format(shortlist(silent))}.",
         remedy="If a person marked it as a success, clear it with its downstream tasks, so that it runs and commit "
         "after it; to let the shards go on without output, use 'airflow shardbatch set-aside --batch'. If it ran: "
         + NothingFinished.remedy,
@@ -171,8 +170,7 @@ def _require_room(batch: Batch, starts: Sequence[Start]) -> None:
     size = len(json.dumps([start.to_json() for start in starts])) + len(json.dumps([*outputs, *batch.roots]))
     if size > MOST_START_BYTES:
         raise ConfigurationError(
-            "The {} starts of batch {} take {} bytes of its row, which may have {}.".format(
-                len(starts), batch.batch_id, size, MOST_START_BYTES
-            ),
+            f"The {len(starts)} starts of batch {batch.batch_id} take {size} bytes of its row, which may have "
+            f"{MOST_START_BYTES}.",
             remedy="Let fewer mapped tasks work on one batch, or each of them enter fewer blocks of open_batch.",
         )

@@ -114,7 +114,7 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     if groups:
         shards = sum(len(members) for members in groups.values())
         tasks = tuple(ReadGroup(name, label(name, members)) for name, members in sorted(groups.items()))
-        consumer.say("Claimed {} shards in {} read tasks.".format(shards, len(tasks)))
+        consumer.say(f"Claimed {shards} shards in {len(tasks)} read tasks.")
         return Claim(Outcome.LEASES, tasks, shards=shards)
     gone = _adopt_gone(consumer, me, verdicts, stamped, application, looks, nothing_else=True)
     if gone is None and verdicts.unknown is not None:
@@ -128,16 +128,16 @@ def unfinished(consumer: Consumer, me: str, verdicts: Verdicts, stamped: Stamped
     for batch in sorted(frozen, key=lambda item: item.batch_id):
         if batch.owner == me:
             if _parked(consumer, batch):
-                raise BatchParked("Batch {} of this run is {}.".format(batch.batch_id, _note(batch)))
+                raise BatchParked(f"Batch {batch.batch_id} of this run is {_note(batch)}.")
             require_batch_here(consumer, batch)
-            consumer.say("This run goes on with its own batch {}.".format(batch.batch_id))
+            consumer.say(f"This run goes on with its own batch {batch.batch_id}.")
             return Claim(Outcome.OWN_BATCH, batch_id=batch.batch_id)
     own = [batch for batch in consumer.batches_of(me) if batch.state is not BatchState.VOID]
     if own and own[-1].state is BatchState.COMMITTED:
-        consumer.say("This run has committed batch {}: a replay, no new records.".format(own[-1].batch_id))
+        consumer.say(f"This run has committed batch {own[-1].batch_id}: a replay, no new records.")
         return Claim(Outcome.REPLAY, batch_id=own[-1].batch_id)
     if own and own[-1].state is BatchState.PARKED:
-        raise BatchParked("Batch {} of this run is parked: {}.".format(own[-1].batch_id, own[-1].note))
+        raise BatchParked(f"Batch {own[-1].batch_id} of this run is parked: {own[-1].note}.")
     for batch in sorted(frozen, key=lambda item: item.batch_id):
         if batch.owner == me or verdicts(batch.owner) is not Verdict.OVER or _parked(consumer, batch):
             continue
@@ -192,12 +192,12 @@ def _parked(consumer: Consumer, batch: Batch) -> bool:
         return False
     note = _note(batch)
     if consumer.store.replace(batch, batches.park(batch, note)):
-        consumer.warn("Batch {} is {}. {}".format(batch.batch_id, note, BatchParked.remedy))
+        consumer.warn(f"Batch {batch.batch_id} is {note}. {BatchParked.remedy}")
     return True
 
 
 def _note(batch: Batch) -> str:
-    return "parked by policy after {} attempts".format(batch.attempt - batch.unparked)
+    return f"parked by policy after {batch.attempt - batch.unparked} attempts"
 
 
 def _plan(
@@ -255,7 +255,7 @@ def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
         place = taken.setdefault(str(new.read_group), []) if written else lost
         place.append(lease.shard_id)
     if lost:
-        consumer.say("{} shards went to another run: {}.".format(len(lost), shortlist(lost)))
+        consumer.say(f"{len(lost)} shards went to another run: {shortlist(lost)}.")
     return taken
 
 
@@ -267,9 +267,7 @@ def _most(consumer: Consumer, me: str, found: Plan) -> int:
     share = min(free, fair_share(found, me))
     if share < free:
         consumer.say(
-            "Leaving {} of {} free shards to the groups that share the application and are reading.".format(
-                free - share, free
-            )
+            f"Leaving {free - share} of {free} free shards to the groups that share the application and are reading."
         )
     return min(share, consumer.options.max_shards or share)
 
@@ -280,7 +278,7 @@ def _tell_ahead(consumer: Consumer, found: Plan, application: Application, reach
     if found.ahead:
         first = min(lease.checkpoint.timestamp_ms or 0 for lease in found.ahead)
         shards = shortlist([lease.shard_id for lease in found.ahead])
-        consumer.say(text.format("{} are".format(shards), utc(first), "them"))
+        consumer.say(text.format(f"{shards} are", utc(first), "them"))
     elif application.start_position.ahead_of(reached_ms):
         consumer.say(text.format("The application is", utc(application.start_position.timestamp_ms or 0), "the stream"))
 
@@ -292,9 +290,9 @@ def _nothing(consumer: Consumer, found: Plan, stamped: Stamped) -> Claim:
         consumer.say("Nothing new: every known shard is completed, or waits for its parents or its instant.")
         return Claim(Outcome.NOTHING)
     held = tuple(described(consumer, lease, stamped) for lease in found.held)
-    held += tuple("{} went to another run just now".format(lease.shard_id) for lease in found.takeable)
+    held += tuple(f"{lease.shard_id} went to another run just now" for lease in found.takeable)
     for line in held[:20]:
-        consumer.say("Held: {}".format(line))
+        consumer.say(f"Held: {line}")
     waited = waiting_ms(consumer, found.held)
     stuck_after_ms = consumer.options.stuck_after.total_seconds() * 1000
     if waited is not None and waited > stuck_after_ms:

@@ -108,7 +108,7 @@ def _decide(
 def _refuse_set_aside(batch: Batch, attempt: int) -> None:
     if batch.records and batch.set_aside is not None:
         raise NothingFinished(
-            "Batch {} was set aside; attempt {} is not recorded.".format(batch.batch_id, attempt),
+            f"Batch {batch.batch_id} was set aside; attempt {attempt} is not recorded.",
             remedy="Clear the work of its run: an attempt that is opened later gives it output.",
         )
 
@@ -173,7 +173,7 @@ def _say_how_to_read(consumer: Consumer, batch: Batch) -> None:
     if batch.interval is None or batch.joins or not batch.records:
         return
     for root in roots_of(consumer.landing, batch):
-        consumer.say("Readers see this interval by {}.".format(how_to_read(root, batch)))
+        consumer.say(f"Readers see this interval by {how_to_read(root, batch)}.")
 
 
 def _summary(answer: Committed) -> str:
@@ -181,5 +181,5 @@ def _summary(answer: Committed) -> str:
         what = "Committed batch {}: {} records, {} checkpoints moved, {} shards completed."
         return what.format(answer.batch_id, answer.records, answer.shards, answer.completed)
     if answer.replayed:
-        return "Recorded attempt {} of batch {}; no checkpoint moves.".format(answer.decided, answer.batch_id)
-    return "Batch {} was committed before; nothing to do.".format(answer.batch_id)
+        return f"Recorded attempt {answer.decided} of batch {answer.batch_id}; no checkpoint moves."
+    return f"Batch {answer.batch_id} was committed before; nothing to do."

@@ -48,7 +48,7 @@ class Rows:
         """
         row = self.application()
         if row is None:
-            raise ApplicationUnknown("There is no application {} in this lease store.".format(self.namespace))
+            raise ApplicationUnknown(f"There is no application {self.namespace} in this lease store.")
         return row
 
     def leases(self, **equal: str) -> list[Lease]:
@@ -109,11 +109,11 @@ class Consumer(Rows):
         row = self.application()
         if row is not None and row.schema_version != SCHEMA_VERSION:
             raise UnsupportedSchema(
-                "The rows of {} have schema version {}; this shardbatch works in version {}.".format(
-                    self.namespace, row.schema_version, SCHEMA_VERSION
-                ),
-                remedy="Once no worker of the earlier version is left, run 'airflow shardbatch migrate -a {} -s {} "
-                "--yes --reason ...' (docs/upgrade.md).".format(self.namespace.app_name, self.namespace.stream_name),
+                f"The rows of {self.namespace} have schema version {row.schema_version}; this shardbatch works in "
+                f"version {SCHEMA_VERSION}.",
+                remedy=f"Once no worker of the earlier version is left, run 'airflow shardbatch migrate -a "
+                f"{self.namespace.app_name} -s {self.namespace.stream_name} "
+                "--yes --reason ...' (docs/upgrade.md).",
             )
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ def first_count() -> int:
 def new_batch_id(now_ms: int) -> str:
     """A unique id that sorts by time and says when it was drawn (PROTOCOL D1)."""
     moment = time.strftime("%Y%m%dt%H%M%S", time.gmtime(now_ms / 1000))
-    return "{}{:03d}-{}".format(moment, now_ms % 1000, secrets.token_hex(8))
+    return f"{moment}{now_ms % 1000:03d}-{secrets.token_hex(8)}"
 
 
 class Verdicts:
@@ -155,5 +155,5 @@ class Verdicts:
             return self._consumer.liveness(owner)
         except OwnerUnknown as error:
             self.unknown = self.unknown or error
-            self._consumer.warn("What {} has stays with it: {}".format(owner, error))
+            self._consumer.warn(f"What {owner} has stays with it: {error}")
             return Verdict.ACTIVE

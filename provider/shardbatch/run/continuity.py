@@ -186,9 +186,8 @@ class Continuity:
             self._found.pop()  # seen once more
         self._found.append(gap := _closed(gap, gap.first_available, gap.to_ms))
         self._consumer.warn(
-            "GAP in shard {} after {}: {}; first available is {}.".format(
-                self._lease.shard_id, gap.after, gap.reason, gap.first_available
-            )
+            f"GAP in shard {self._lease.shard_id} after {gap.after}: {gap.reason}; first available is "
+            f"{gap.first_available}."
         )
 
 

@@ -48,8 +48,8 @@ def leave_end_record(landing: Landing, namespace: Namespace, ended: Ended) -> En
         begun, done = landing.starts_of(namespace, batch_id, "", attempt)
         if begun and not ended.only:
             raise ConfigurationError(
-                "An application of batch {} did not say for which task of the block it works.".format(batch_id),
-                remedy="Pass it batch.args or batch.environment, or say open_batch(work='{}').".format(ended.work),
+                f"An application of batch {batch_id} did not say for which task of the block it works.",
+                remedy=f"Pass it batch.args or batch.environment, or say open_batch(work='{ended.work}').",
             )
     starts = resolve(ended.work, attempt, ended.token, begun, done, sure=ended.sure)
     own = tuple(replace(start, work=ended.work) for start in starts)

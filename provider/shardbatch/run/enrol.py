@@ -50,15 +50,15 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
             fresh = _begun(consumer, identity).joined(group)
             fresh = fresh.keeping(retention_ms, consumer.now_ms())
             if consumer.store.create(fresh):
-                consumer.say("First claim of {}: reading from {}.".format(consumer.namespace, fresh.start_position))
+                consumer.say(f"First claim of {consumer.namespace}: reading from {fresh.start_position}.")
                 return fresh
             continue
         check(row, identity)
         if row.importing is not None:
-            raise ImportUnfinished("Nothing of {} can be claimed: {}.".format(consumer.namespace, row.importing))
+            raise ImportUnfinished(f"Nothing of {consumer.namespace} can be claimed: {row.importing}.")
         other = row.stranger(group)
         if other is not None and not consumer.options.shared:
-            raise ApplicationTaken("{} is claimed by {}, not by {}.".format(consumer.namespace, other, group))
+            raise ApplicationTaken(f"{consumer.namespace} is claimed by {other}, not by {group}.")
         changed = row.retention_ms != retention_ms
         if group in row.claimed_by and not changed:
             return row
@@ -67,7 +67,7 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
             joined = joined.keeping(retention_ms, clock_there(consumer))
         if consumer.store.replace(row, joined):
             return joined
-    raise LeaseLost("The row of {} is being changed by others all the while.".format(consumer.namespace))
+    raise LeaseLost(f"The row of {consumer.namespace} is being changed by others all the while.")
 
 
 def _begun(consumer: Consumer, identity: str) -> Application:
@@ -75,7 +75,7 @@ def _begun(consumer: Consumer, identity: str) -> Application:
     source = consumer.source
     if consumer.start.kind is Kind.AT_TIMESTAMP and not source.capabilities.instants:
         raise ConfigurationError(
-            "The stream {} cannot be read from an instant.".format(source.name),
+            f"The stream {source.name} cannot be read from an instant.",
             remedy="Choose 'TRIM_HORIZON' or 'LATEST' as its start.",
         )
     start = source.resolve(consumer.start)
@@ -92,9 +92,8 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
         check(live, identity)
     if not consumer.source.capabilities.arrival_times:
         raise ConfigurationError(
-            "The records of {} do not say when they arrived, so no interval of them can be read.".format(
-                consumer.namespace.stream_name
-            ),
+            f"The records of {consumer.namespace.stream_name} do not say when they arrived, so no interval of them "
+            f"can be read.",
             remedy="Reset the application to an earlier place instead ('airflow shardbatch reset').",
         )
     retention, now = consumer.source.retention_ms(), clock_there(consumer)
@@ -121,7 +120,7 @@ def check(row: Application, identity: str) -> None:
     """Check that this stream is the one of the rows."""
     if row.stream_id != identity:
         raise StreamRecreated(
-            "The stream of {} is {}, but its checkpoints belong to {}.".format(row.namespace, identity, row.stream_id)
+            f"The stream of {row.namespace} is {identity}, but its checkpoints belong to {row.stream_id}."
         )
 
 
@@ -164,7 +163,5 @@ def add_rows(
         added += [lease for lease, done in zip(made, written, strict=True) if done]
         all_written = all_written and all(written)
     if added:
-        consumer.say(
-            "Added leases for {} new shards: {}.".format(len(added), shortlist([row.shard_id for row in added]))
-        )
+        consumer.say(f"Added leases for {len(added)} new shards: {shortlist([row.shard_id for row in added])}.")
     return rows + added if all_written else consumer.leases()  # another claim was there first

@@ -40,7 +40,7 @@ def warn_of_expiry(consumer: Consumer, application: Application, rows: Sequence[
         "Unread records of {} shards may expire soon, at the earliest in: {}{}. Read more in a run, run more often, or "
         "raise the stream's retention.".format(
             len(left),
-            ", ".join("{:.1f} h ({})".format(left[shard_id] / 3_600_000, shard_id) for shard_id in first),
+            ", ".join(f"{left[shard_id] / 3_600_000:.1f} h ({shard_id})" for shard_id in first),
             ", …" if len(left) > NAMED else "",
         )
     )

@@ -116,7 +116,7 @@ def freeze(
         batch = _create(consumer, me, collected, claim)
         if batch is not None:
             return _frozen(batch, waiting, shards=len(collected))
-    raise LeaseLost("The leases of {} were being changed by others all the while.".format(owner.run_id))
+    raise LeaseLost(f"The leases of {owner.run_id} were being changed by others all the while.")
 
 
 def _own_batch(consumer: Consumer, me: str, stamped: Stamped) -> Batch | None:
@@ -148,13 +148,13 @@ def _require_content(consumer: Consumer, batch: Batch) -> int:
         require_files(consumer, batch)
     content = consumer.landing.read_manifest(batch.namespace, batch.batch_id)
     if digest(content) != batch.manifest_digest:
-        raise ManifestChanged("The manifest {} is not the one that was frozen.".format(batch.manifest_uri))
+        raise ManifestChanged(f"The manifest {batch.manifest_uri} is not the one that was frozen.")
     return len(Manifest.loads(content).slices)
 
 
 def _opened(consumer: Consumer, batch: Batch, shards: int) -> Frozen:
     kind = "replay" if batch.state is BatchState.COMMITTED else "attempt"
-    consumer.say("Opened {} {} of batch {}.".format(kind, batch.attempt, batch.batch_id))
+    consumer.say(f"Opened {kind} {batch.attempt} of batch {batch.batch_id}.")
     return _frozen(batch, (), shards=shards)
 
 
@@ -186,7 +186,7 @@ def _require_whole(consumer: Consumer, collected: list[Lease]) -> None:
     gaps = [lease.pending.gaps[0].reason for lease in rest if lease.pending is not None and lease.pending.gaps]
     if gaps:
         raise GapFound(
-            "In {} shards of the interval {}.".format(len(gaps), gaps[0]),
+            f"In {len(gaps)} shards of the interval {gaps[0]}.",
             remedy='Accept what is left with policies=Policies(gap="record") and clear the run.',
         )
     cut = [lease for lease in collected if lease.pending is not None and not lease.pending.ended]
@@ -198,7 +198,7 @@ def _unread(rest: list[Lease]) -> SourceError:
     """The error that names shards of an interval without a slice."""
     named = shortlist([lease.shard_id for lease in rest])
     return SourceError(
-        "{} shards of the interval were not read, or not to its end: {}.".format(len(rest), named),
+        f"{len(rest)} shards of the interval were not read, or not to its end: {named}.",
         remedy="Clear the read tasks of this run; shards that were read are not read anew.",
         retryable=False,
     )
@@ -217,9 +217,7 @@ def _create(consumer: Consumer, me: str, collected: list[Lease], claim: str) -> 
     batch_id = new_batch_id(now)
     stamps = consumer.store.replace_many([(lease, leases.stamp(lease, me, batch_id, now)) for lease in collected])
     if not all(stamps):
-        consumer.say(
-            "Lease {} moved while it was stamped; freezing again.".format(collected[stamps.index(False)].shard_id)
-        )
+        consumer.say(f"Lease {collected[stamps.index(False)].shard_id} moved while it was stamped; freezing again.")
         return None
     manifest = _manifest(consumer, me, batch_id, collected, now)
     slices = [entry.slice for entry in manifest.slices]
@@ -257,16 +255,16 @@ def _create(consumer: Consumer, me: str, collected: list[Lease], claim: str) -> 
         claims=(claim,) if claim else (),
     )
     if not consumer.store.create(batch):
-        consumer.say("Batch {} was given up by another; freezing again.".format(batch_id))
+        consumer.say(f"Batch {batch_id} was given up by another; freezing again.")
         return None
-    consumer.say("Froze batch {}: {} records of {} shards.".format(batch_id, manifest.totals.records, len(collected)))
+    consumer.say(f"Froze batch {batch_id}: {manifest.totals.records} records of {len(collected)} shards.")
     return batch
 
 
 def _accepted(collected: list[Lease]) -> str | None:
     """The reasons that people gave when they accepted the gaps of this batch."""
     gaps = [(lease.shard_id, gap) for lease in collected if lease.pending for gap in lease.pending.gaps]
-    said = ["gap of {}: {}".format(shard_id, gap.accepted) for shard_id, gap in gaps if gap.accepted]
+    said = [f"gap of {shard_id}: {gap.accepted}" for shard_id, gap in gaps if gap.accepted]
     return "; ".join(said)[:LONGEST_NOTE] or None
 
 

@@ -60,8 +60,9 @@ class Held:
         """
         if self.silent_s is not None:
             raise StoreError(
-                "The lease of {} showed no sign of life for {:.0f} s, since the lease store did not take any; its read "
-                "is given up.".format(self.shard_id, self.silent_s)
+                f"The lease of {self.shard_id} showed no sign of life for {self.silent_s:.0f} s, since the lease "
+                f"store did not take any; its read "
+                "is given up."
             )
         return self._lost
 
@@ -169,7 +170,7 @@ class Renewal:
                     self._heard[held.shard_id] = self._consumer.clock.monotonic()
                 except Exception as error:  # noqa: BLE001 - the others must go on being renewed
                     self._consumer.warn(
-                        "Could not renew the lease of {}: {}; trying again.".format(held.shard_id, masked(str(error)))
+                        f"Could not renew the lease of {held.shard_id}: {masked(str(error))}; trying again."
                     )
                     self._tell_silence(current)
 

@@ -40,8 +40,8 @@ def highest_numbers(
 
 def how_to_read(root: str, batch: Batch) -> str:
     """The call that shows a batch's output below a root."""
-    interval = "" if batch.interval is None or batch.joins else ", interval={}".format(batch.interval)
-    return "read_committed(spark, {!r}{})".format(root, interval)
+    interval = "" if batch.interval is None or batch.joins else f", interval={batch.interval}"
+    return f"read_committed(spark, {root!r}{interval})"
 
 
 def require_latest(consumer: Consumer, batch: Batch) -> None:
@@ -51,8 +51,9 @@ def require_latest(consumer: Consumer, batch: Batch) -> None:
     """
     if batch.scope and batch.interval is None and batch.records:
         raise ReplayRefused(
-            "Batch {} of an interval run was frozen by version 0.1.0, which did not write its bounds down: readers "
-            "would take it for a live one.".format(batch.batch_id),
+            f"Batch {batch.batch_id} of an interval run was frozen by version 0.1.0, which did not write its bounds "
+            f"down: readers "
+            "would take it for a live one.",
             remedy="Drop it with 'airflow shardbatch drop --batch', and start a new run over the interval.",
         )
     if batch.interval is not None and batch.number:
@@ -62,7 +63,7 @@ def require_latest(consumer: Consumer, batch: Batch) -> None:
 def _require_latest(batch: Batch, row: IntervalOutput | None) -> None:
     if row is not None and batch.number and batch.number < row.number:
         raise ReplayRefused(
-            "A later run over the interval of batch {} has decided, or was about to.".format(batch.batch_id),
+            f"A later run over the interval of batch {batch.batch_id} has decided, or was about to.",
             remedy="Start a new run over the interval; 'airflow shardbatch batches' lists those that there were.",
         )
 
@@ -138,7 +139,7 @@ def _require_before_live(consumer: Consumer, batch: Batch, slices: Sequence[Slic
     for entry in slices:
         lease = live.get(entry.shard_id)
         if lease is None or not _before(entry, lease, cast("tuple[int, int]", batch.interval)[1]):
-            raise _overlaps(batch, "shard {} from its first position on".format(entry.shard_id))
+            raise _overlaps(batch, f"shard {entry.shard_id} from its first position on")
 
 
 def _before(entry: Slice, live: Lease, end_ms: int) -> bool:
@@ -158,9 +159,8 @@ def _before(entry: Slice, live: Lease, end_ms: int) -> bool:
 
 def _overlaps(batch: Batch, what: str) -> ConfigurationError:
     return ConfigurationError(
-        "Batch {} of an interval would join what live readers see, but they may have its records already: {}.".format(
-            batch.batch_id, what
-        ),
+        f"Batch {batch.batch_id} of an interval would join what live readers see, but they may have its records "
+        f"already: {what}.",
         remedy='Leave out Outputs(intervals="join"): then readers name the interval to see its output. Only what '
         "arrived before the application's start can join.",
     )

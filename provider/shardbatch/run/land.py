@@ -162,7 +162,7 @@ class _Task:
         self._count(Stop.LOST if lost else held.stop)
         if lost:
             self.landed.lost += 1
-            self.consumer.warn("The lease of {} was lost; its slice is dropped.".format(held.shard_id))
+            self.consumer.warn(f"The lease of {held.shard_id} was lost; its slice is dropped.")
             return []
         if landed is None and self.hurry.is_set():
             return []
@@ -201,7 +201,7 @@ class _Task:
             self.unlanded = self.unlanded or error
             done = "landed"
         after = "; what was read before is landed" if held.cut is error else ""
-        self.consumer.warn("Shard {} could not be {}{}: {}".format(held.shard_id, done, after, told(error)))
+        self.consumer.warn(f"Shard {held.shard_id} could not be {done}{after}: {told(error)}")
         fails = self.unlanded is not None or self.consumer.policies.shard_errors is ShardErrors.FAIL
         if self.consumer.interval is None and fails:
             self.hurry.set()
@@ -250,7 +250,7 @@ def land(
     landed = task.run(mine)
     consumer.say(_summary(group, landed))
     if mine and landed.shards == 0 and landed.lost >= len(mine):
-        raise LeaseLost("All {} leases of read task {} went to others.".format(len(mine), group))
+        raise LeaseLost(f"All {len(mine)} leases of read task {group} went to others.")
     if task.unlanded is not None:
         raise task.unlanded
     all_or_none = consumer.interval is not None or consumer.policies.shard_errors is ShardErrors.FAIL
@@ -263,7 +263,7 @@ def _require_done(consumer: Consumer, me: str, group: str) -> None:
     """Check that nothing is left to read because this owner has frozen it, or is about to."""
     own = [batch for batch in consumer.batches_of(me) if batch.state is not BatchState.VOID]
     if own:
-        consumer.say("Read task {}: its slices are in batch {}; nothing is read.".format(group, own[-1].batch_id))
+        consumer.say(f"Read task {group}: its slices are in batch {own[-1].batch_id}; nothing is read.")
         return
     stamped = read_batches(consumer, consumer.leases(lease_owner=me, read_group=group))
     for batch in stamped.values():
@@ -271,7 +271,7 @@ def _require_done(consumer: Consumer, me: str, group: str) -> None:
             raise lost(batch)
     if not stamped:
         raise LeaseLost(
-            "Read task {} holds no lease any more, so nothing is read.".format(group),
+            f"Read task {group} holds no lease any more, so nothing is read.",
             remedy="Nothing is lost: another run has them, or an earlier try of this task found nothing new and gave "
             "them back; then the next run reads on.",
         )
@@ -290,12 +290,12 @@ def _time_limit(consumer: Consumer, tip_ms: int, seconds: float) -> tuple[Stop, 
 
 def _summary(group: str, landed: Landed) -> str:
     parts: tuple[str, ...] = (
-        "{} records ({} bytes) of {} shards".format(landed.records, landed.bytes, landed.shards),
-        "{} ended".format(landed.ended),
-        "{} gaps".format(landed.gaps),
-        "{} failed".format(len(landed.errors)),
+        f"{landed.records} records ({landed.bytes} bytes) of {landed.shards} shards",
+        f"{landed.ended} ended",
+        f"{landed.gaps} gaps",
+        f"{len(landed.errors)} failed",
         *((str(landed.waiting),) if landed.waiting else ()),
     )
     text = "Read task {}: {} in {:.1f} s.".format(group, ", ".join(parts), landed.seconds)
-    stops = ", ".join("{} {}".format(count, stop) for stop, count in sorted(landed.stops.items()))
-    return "{} Shards were read: {}.".format(text, stops) if stops else text
+    stops = ", ".join(f"{count} {stop}" for stop, count in sorted(landed.stops.items()))
+    return f"{text} Shards were read: {stops}." if stops else text

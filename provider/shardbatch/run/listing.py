@@ -34,12 +34,13 @@ def list_shards(consumer: Consumer) -> Sequence[Shard]:
         torn = consumer.source.missing(listing)
         if not torn:
             return listing
-    told = "In {} listings {} The stream is being resharded, or its listing is incomplete. ".format(LISTINGS, torn)
+    told = f"In {LISTINGS} listings {torn} The stream is being resharded, or its listing is incomplete. "
     if consumer.interval is not None:
         raise InvalidAnswer(told + "An interval has no other listing: try again.")
     consumer.warn(
-        "{}Nothing is lost: what stands there is read as soon as a listing has its shards. If it stays so, look at the "
-        "stream{}.".format(told, consumer.source.words.look)
+        f"{told}Nothing is lost: what stands there is read as soon as a listing has its shards. If it stays so, look "
+        f"at the "
+        f"stream{consumer.source.words.look}."
     )
     return listing
 
@@ -71,8 +72,9 @@ def find_parents(
     waiting = frozenset(orphans(both, rows))
     if waiting:
         consumer.warn(
-            "{} wait for a complete listing: this one lacks their parents and has holes. They are taken once two "
-            "listings in a row are complete.".format(shortlist(sorted(waiting)))
+            f"{shortlist(sorted(waiting))} wait for a complete listing: this one lacks their parents and has holes. "
+            f"They are taken once two "
+            "listings in a row are complete."
         )
     return both, waiting
 
@@ -84,9 +86,10 @@ def tell_missed(consumer: Consumer, fresh: Sequence[Shard], listing: Sequence[Sh
     missing = missed(fresh, {shard.shard_id for shard in listing}, rows)
     if missing:
         consumer.warn(
-            "{}: no lease row, though this application has worked beside them. It was deleted, an earlier listing "
+            f"{shortlist(missing)}: no lease row, though this application has worked beside them. It was deleted, an "
+            f"earlier listing "
             "lacked the shard, or all its ancestors expired while no run claimed. It gets a new row and is read "
             "from its beginning (a shard without known parents: from the application's start); records of it that "
             "were committed before come again, in another batch. To have a shard read again, or not, use 'airflow "
-            "shardbatch reset' and delete no rows.".format(shortlist(missing))
+            "shardbatch reset' and delete no rows."
         )

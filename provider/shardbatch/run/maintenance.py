@@ -37,5 +37,5 @@ def compact(consumer: Consumer, rows: Sequence[Lease], listed: set[str], applica
         found = gone(listed | {shard.shard_id for shard in consumer.source.list_shards()})
     removed = sum(consumer.store.delete(lease) for lease in found)
     if removed:
-        consumer.say("Removed the rows of {} completed shards that the stream has no more.".format(removed))
+        consumer.say(f"Removed the rows of {removed} completed shards that the stream has no more.")
     return removed

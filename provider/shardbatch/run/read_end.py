@@ -18,7 +18,7 @@ LEAST_ASKED = 3
 
 def told_lag(lag_ms: int | None) -> str:
     """How far behind the tip a place is said to be, in words."""
-    return "how far behind it is, is not said" if lag_ms is None else "it is said to be {} ms behind".format(lag_ms)
+    return "how far behind it is, is not said" if lag_ms is None else f"it is said to be {lag_ms} ms behind"
 
 
 class ReadEnd:
@@ -96,14 +96,15 @@ class ReadEnd:
             return over and (self._answered or self._asked >= LEAST_ASKED)
         if over:
             self.cut = SourceError(
-                "The task's time was over before the interval of {} was read.".format(self._shard_id),
+                f"The task's time was over before the interval of {self._shard_id} was read.",
                 remedy="A retry goes on from there. If all its retries do not suffice, give the task a longer "
                 "execution_timeout or more retries, or read shorter intervals.",
             )
         elif self._idle.still:
             self.cut = SourceError(
-                "Shard {} does not show whether the interval is read to its end: {}, and many answers without records "
-                "brought it no nearer.".format(self._shard_id, told_lag(self._lag)),
+                f"Shard {self._shard_id} does not show whether the interval is read to its end: "
+                f"{told_lag(self._lag)}, and many answers without records "
+                "brought it no nearer.",
                 remedy="What was read is kept, and a retry goes on from there: try later. If it stays so, put any "
                 "record to the shard: once one has arrived after the interval, that ends it.",
             )
@@ -117,9 +118,9 @@ class ReadEnd:
         if self.cut is None and not self._answered:
             seconds = self._clock.monotonic() - self._began
             self.cut = Throttled(
-                "No answer came in {:.0f} s: every call was refused, or nothing was said.".format(seconds),
-                remedy="A retry, or the next run, begins at the same place. {}, or give a run more time "
-                "(ReadLimits.duration).".format(busy),
+                f"No answer came in {seconds:.0f} s: every call was refused, or nothing was said.",
+                remedy=f"A retry, or the next run, begins at the same place. {busy}, or give a run more time "
+                "(ReadLimits.duration).",
             )
 
     def _has_passed(self, interval: Interval) -> bool:

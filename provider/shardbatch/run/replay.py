@@ -127,7 +127,7 @@ def _require_over(consumer: Consumer, batch: Batch, looks: Looks | None) -> None
         raise _at_work(batch)
     if verdict is Verdict.OVER:
         return
-    consumer.say("This Airflow knows nothing of {}.".format(batch.owner))
+    consumer.say(f"This Airflow knows nothing of {batch.owner}.")
     if not abandoned(consumer, [batch], consumer.application(), all_of_them=True, looks=looks):
         raise _at_work(batch)
 

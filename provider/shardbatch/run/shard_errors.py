@@ -26,7 +26,7 @@ def is_shards_own(error: BaseException) -> bool:
 
 def named(error: Exception) -> str:
     """A short form: one of our errors by its text, another one with its class."""
-    return str(error) if isinstance(error, ShardbatchError) else "{}: {}".format(type(error).__name__, error)
+    return str(error) if isinstance(error, ShardbatchError) else f"{type(error).__name__}: {error}"
 
 
 def told(error: Exception) -> str:

@@ -190,8 +190,8 @@ def _tell_end(read: ShardRead, tally: _Tally, stop: Stop) -> None:
     """Say how far the shard was read; not of each that has nothing new, which most may be."""
     records = tally.budget.records
     if records or tally.waiting or stop is not Stop.TIP:
-        waited = "; {}".format(tally.waiting) if tally.waiting else ""
-        read.consumer.say("Shard {}: {} records, read {}{}.".format(read.held.shard_id, records, stop, waited))
+        waited = f"; {tally.waiting}" if tally.waiting else ""
+        read.consumer.say(f"Shard {read.held.shard_id}: {records} records, read {stop}{waited}.")
 
 
 def _stop_of(read: ShardRead, tally: _Tally) -> Stop:
@@ -218,7 +218,7 @@ def _tell_oddities(read: ShardRead, landed: Slice) -> None:
         ),
     ):
         if count:
-            read.consumer.warn("Shard {}: {} records {}.".format(landed.shard_id, count, what.format(landed.shard_id)))
+            read.consumer.warn(f"Shard {landed.shard_id}: {count} records {what.format(landed.shard_id)}.")
 
 
 def _unnamed(held: Held, landed: Slice, begun: Slice | None) -> bool:
@@ -260,8 +260,8 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
                 "Shard {}: {} records so far{}{}.".format(
                     tally.lease.shard_id,
                     tally.budget.records,
-                    "" if tally.lag is None else ", {} ms behind".format(tally.lag),
-                    "; {}".format(tally.waiting) if tally.waiting else "",
+                    "" if tally.lag is None else f", {tally.lag} ms behind",
+                    f"; {tally.waiting}" if tally.waiting else "",
                 )
             )
         if tally.end.cut is not None or tally.done() or read.hurry.is_set():

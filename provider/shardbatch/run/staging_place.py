@@ -31,7 +31,7 @@ def require_folder(consumer: Consumer) -> None:
         if _has_rows(consumer):
             raise
         landing.make()
-        consumer.say("Made the staging folder {}: this application has no rows yet.".format(landing.uri))
+        consumer.say(f"Made the staging folder {landing.uri}: this application has no rows yet.")
         landing.check(consumer.namespace)
 
 
@@ -52,9 +52,8 @@ def require_slices_here(consumer: Consumer, rows: Iterable[Lease]) -> None:
     away = [row for row in rows if row.pending is not None and row.staging is not None and place(row.staging) != here]
     if away:
         raise StagingMoved(
-            "The slices of {} stand in {}, and staging is {} now.".format(
-                shortlist([row.shard_id for row in away]), away[0].staging, consumer.landing.uri
-            )
+            f"The slices of {shortlist([row.shard_id for row in away])} stand in {away[0].staging}, and staging is "
+            f"{consumer.landing.uri} now."
         )
 
 
@@ -65,9 +64,7 @@ def require_batch_here(consumer: Consumer, batch: Batch) -> None:
     """
     if not stands_in(consumer.landing, batch):
         raise StagingMoved(
-            "Batch {} stands in {}, and staging is {} now.".format(
-                batch.batch_id, batch.manifest_uri, consumer.landing.uri
-            )
+            f"Batch {batch.batch_id} stands in {batch.manifest_uri}, and staging is {consumer.landing.uri} now."
         )
 
 

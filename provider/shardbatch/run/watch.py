@@ -94,9 +94,9 @@ def _watch(
             return {n for n, one in suspects.items() if looks.stood_still(n, one.row.counter, one.silence)}
         away = looks.go_away({name: one.row.counter for name, one in suspects.items()}, longest)
         if away is not None:
-            consumer.say("Looking again at {} {} after {:.0f} s, to see {}.".format(len(suspects), what, longest, WHY))
+            consumer.say(f"Looking again at {len(suspects)} {what} after {longest:.0f} s, to see {WHY}.")
             raise away
-    consumer.say("Watching {} {} for {:.0f} s to see {}.".format(len(suspects), what, longest, WHY))
+    consumer.say(f"Watching {len(suspects)} {what} for {longest:.0f} s to see {WHY}.")
     return watch(consumer.store, consumer.clock, suspects)
 
 
@@ -130,9 +130,9 @@ def waiting_ms(consumer: Consumer, held: Sequence[Lease]) -> int | None:
 def untaken(consumer: Consumer, found: Plan, stamped: Stamped) -> SourceError:
     """The error for an interval if no shard of it can be taken: no later run would read it."""
     why = [described(consumer, lease, stamped) for lease in (*found.takeable, *found.held)]
-    why += ["{} waits for its parents".format(lease.shard_id) for lease in found.waiting]
+    why += [f"{lease.shard_id} waits for its parents" for lease in found.waiting]
     return SourceError(
-        "Of the {} open shards of the interval none can be taken now: {}.".format(len(why), shortlist(why)),
+        f"Of the {len(why)} open shards of the interval none can be taken now: {shortlist(why)}.",
         remedy="A retry looks again. Should a batch hold them, see 'airflow shardbatch batches'.",
     )
 
@@ -150,4 +150,4 @@ def described(consumer: Consumer, lease: Lease, stamped: Stamped) -> str:
     if ResetHolder.parse(lease.lease_owner):
         text = "{} held by a reset, row changed {} s ago; if it died, run 'airflow shardbatch reset' again"
         return text.format(lease.shard_id, age)
-    return "{} leased by {}, row changed {} s ago".format(lease.shard_id, lease.lease_owner, age)
+    return f"{lease.shard_id} leased by {lease.lease_owner}, row changed {age} s ago"

@@ -27,7 +27,7 @@ def check(key: Key) -> None:
     for name, value in key.columns().items():
         if value.endswith(" "):  # MySQL and MariaDB compare as if it were not there
             raise StoreError(
-                "The {} of a {} row ends in a blank: {!r}.".format(name, key.table.name, value),
+                f"The {name} of a {key.table.name} row ends in a blank: {value!r}.",
                 remedy="Choose a name without a blank at its end.",
             )
         if len(value) > length(name) or (name == "scope" and not value.isascii()):

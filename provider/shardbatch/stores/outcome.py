@@ -69,7 +69,7 @@ class Write:
         """For messages: what is written where."""
         verb = "delete" if self.deletes else "create" if self.before is None else "replace"
         place = "/".join((str(self.key.namespace), *self.key.values))
-        return "{} of the {} row {}".format(verb, self.key.table.name, place)
+        return f"{verb} of the {self.key.table.name} row {place}"
 
 
 def creation(row: Row) -> Write:
@@ -119,7 +119,7 @@ def deletion(seen: Row) -> Write:
 def _tokens(count: int) -> list[str]:
     """Texts of 32 characters that no other write has: 96 bits that are drawn once, and a number."""
     drawn = uuid.uuid4().hex[:24]
-    return ["{}{:08x}".format(drawn, number) for number in range(count)]
+    return [f"{drawn}{number:08x}" for number in range(count)]
 
 
 class Writes:
@@ -199,7 +199,7 @@ class Writes:
         unknown = [write.name for number, write in enumerate(writes) if number not in answers]
         raise StoreError(
             "The outcome of the {}{} is unknown after {} tries: {}.".format(
-                unknown[0], " and of {} others".format(len(unknown) - 1) if unknown[1:] else "", tried, doubt
+                unknown[0], f" and of {len(unknown) - 1} others" if unknown[1:] else "", tried, doubt
             ),
             remedy="Check the store and the way to it; the task may be retried, it reads the row again.",
         ) from doubt
