@@ -53,7 +53,7 @@ REFUSALS = {
     "disown": "only a frozen batch is released",
     "open_attempt": "no attempt can be opened",
     "open_replay": "only a committed batch is replayed",
-    "heartbeat": "nobody works on it",
+    "heartbeat": "it is neither frozen nor committed",
     "decide": "only a frozen batch is committed",
     "send_event": "no event of it is due",
     "redecide": "a replay only goes upwards",
