@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from shardbatch.operators.root_actions import ForgetRootOperator as ForgetRootOperator
     from shardbatch.operators.root_actions import SumMarkersOperator as SumMarkersOperator
     from shardbatch.operators.spark import SparkSubmitBatchOperator as SparkSubmitBatchOperator
+    from shardbatch.params import batch_params as batch_params
     from shardbatch.sources.kinesis.options import Deaggregate as Deaggregate
     from shardbatch.sources.kinesis.options import FanOut as FanOut
     from shardbatch.task_group import StreamBatch as StreamBatch
-    from shardbatch.task_group import batch_params as batch_params
 
 __version__ = "0.1.0"
 
@@ -87,7 +87,7 @@ _HOMES = {
     "StreamBatch": "task_group",
     "SumMarkersOperator": "operators.root_actions",
     "UnparkBatchOperator": "operators.actions",
-    "batch_params": "task_group",
+    "batch_params": "params",
     "open_batch": "landing.batch",
     "read_committed_files": "landing.committed",
     "record_end": "operators.end_record",

@@ -133,7 +133,18 @@ def test_no_other_file_imports_a_source_or_the_class_that_authors_write() -> Non
     assert found == KNOW_KINESIS
 
 
-NEUTRAL = ("core", "run", "control", "tasks", "submit", "operators", "task_group", "hooks/streams", "sources/aws")
+NEUTRAL = (
+    "core",
+    "run",
+    "control",
+    "tasks",
+    "submit",
+    "operators",
+    "task_group",
+    "params",
+    "hooks/streams",
+    "sources/aws",
+)
 
 
 @pytest.mark.parametrize("part", NEUTRAL)

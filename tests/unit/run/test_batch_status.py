@@ -16,7 +16,7 @@ from shardbatch.run.batch_status import arrived, batch_status, intervals_status,
 
 LIVE = Batch(
     Namespace("etl", "orders"), "", "b1", "me", 5, BatchState.COMMITTED, 2, "2:local-7 transform", records=3, decided=2,
-    start=(Start("s1", 2, "transform", ("out",)),), committed_at_ms=9,
+    starts=(Start("s1", 2, "transform", ("out",)),), committed_at_ms=9,
 )  # fmt: skip
 SPAN: dict[str, Any] = {"scope": "backfill", "from_ms": 0, "to_ms": 3_600_000}
 
@@ -29,10 +29,10 @@ SPAN: dict[str, Any] = {"scope": "backfill", "from_ms": 0, "to_ms": 3_600_000}
         ({"state": BatchState.PARKED}, "none"),
         ({"state": BatchState.VOID}, "none"),
         ({"records": 0}, "none"),
-        ({"set_aside": KEPT, "start": ()}, "none"),
-        ({"set_aside": DROPPED, "start": ()}, "none"),
-        ({"sink": Sink.OWN.value, "start": ()}, "own"),
-        ({"start": ()}, "none"),
+        ({"set_aside": KEPT, "starts": ()}, "none"),
+        ({"set_aside": DROPPED, "starts": ()}, "none"),
+        ({"sink": Sink.OWN.value, "starts": ()}, "own"),
+        ({"starts": ()}, "none"),
         ({**SPAN, "number": 2}, "interval"),
         ({**SPAN, "number": 2, "joins": True}, "live"),
         ({**SPAN, "number": 1}, "replaced"),
@@ -60,7 +60,7 @@ def test_interval_runs_are_counted_apart_and_what_waits_for_a_person_is_listed()
             one("second", number=2, committed_at_ms=8),
             one("frozen", state=BatchState.FROZEN),
             one("parked", state=BatchState.PARKED),
-            one("kept", set_aside=KEPT, start=(), number=3, from_ms=5),
+            one("kept", set_aside=KEPT, starts=(), number=3, from_ms=5),
             one("void", state=BatchState.VOID),
         ]
     )

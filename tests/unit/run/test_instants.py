@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shardbatch.core.interval import CLOCKS_APART_MS
-from shardbatch.core.position import LATEST, TRIM_HORIZON, Position, after, at_timestamp
+from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
 from shardbatch.run.instants import clock_there, reached
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
@@ -19,9 +19,9 @@ class Asked(ScriptedStream):
 
     questions = 0
 
-    def resolve(self, start: Position) -> Position:
-        self.questions += start == LATEST
-        return super().resolve(start)
+    def clock_ms(self) -> int | None:
+        self.questions += 1
+        return super().clock_ms()
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_it_ends_at_the_tip_with_the_first_answer_that_has_no_record() -> None:
     read = begun()
     read.stream.put(*"abcdef")
     assert read.pages() == 3
-    read.end.require_answer()
+    read.end.require_answer("Others read it too")
     assert read.end.cut is None
 
 
@@ -96,6 +96,7 @@ def test_an_interval_that_is_not_read_in_time_is_cut_with_what_to_do() -> None:
 
 def test_a_shard_of_which_nothing_was_heard_is_no_empty_one() -> None:
     read = begun()
-    read.end.require_answer()
+    read.end.require_answer("Others read it too")
     assert isinstance(read.end.cut, Throttled)
     assert "No answer came" in str(read.end.cut)
+    assert "Others read it too" in str(read.end.cut)

@@ -45,7 +45,7 @@ def obeyed(rig: Rig, *, may_undo: bool = True, me: str = "r2") -> list[Lease]:
 def test_a_committed_batch_is_told_and_rolled_forward_by_anyone(rig: Rig) -> None:
     root = str(rig.folder.parent / "out")
     (rig.folder.parent / "out").mkdir()
-    row(rig, BatchState.COMMITTED, start=(Start("s1", 1, "load", (root,)),), roots=(root,), decided=1)
+    row(rig, BatchState.COMMITTED, starts=(Start("s1", 1, "load", (root,)),), roots=(root,), decided=1)
     pending = only(rig).pending
     assert pending is not None
     (lease,) = obeyed(rig, may_undo=False)

@@ -217,7 +217,7 @@ def test_a_place_that_comes_no_nearer_to_the_tip(tmp_path: Path) -> None:
     def standing(shard_id: str, position: Position) -> Iterator[Page]:
         for _ in range(10_000):
             stream.seconds += 1
-            yield replace(next(pages(shard_id, position)), millis_behind_latest=3_600_000)
+            yield replace(next(pages(shard_id, position)), lag_ms=3_600_000, at_tip=False)
 
     stream.read = standing  # type: ignore[method-assign]
     landed = read(rig, limits=ReadLimits(duration=timedelta(hours=1)), tip_ms=rig.time.ms)
