@@ -67,7 +67,7 @@ def test_a_table_that_is_not_there_or_another_is_told(server: AwsServer, unique_
     with pytest.raises(ConfigurationError, match=f"no DynamoDB table {unique_name}"):
         KclTable(client, unique_name).leases()
     make_table(client, unique_name, {"leaseKey": {"S": "x"}, "sequence": {"S": "7"}})
-    with pytest.raises(ConfigurationError, match="no lease of KCL: x"):
+    with pytest.raises(ConfigurationError, match="is not a lease of KCL: x"):
         KclTable(client, unique_name).leases()
     with pytest.raises(ConfigurationError, match="not possible"):
         KclTable(client, "a name")
