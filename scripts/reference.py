@@ -166,7 +166,7 @@ def commands_text() -> str:
         (f"[`{verb.name}`](#{_section(verb.name)})", verb.help, _owner_at_work(verb), _operator(verb))
         for verb in verbs()
     ]
-    return _table(("command", "what it does", "what a run is at work on", "in a DAG"), rows)
+    return _table(("command", "what it does", "if a run is at work on it", "in a DAG"), rows)
 
 
 def operators_text() -> str:
@@ -176,7 +176,7 @@ def operators_text() -> str:
         for verb in verbs()
         if verb.operator
     ]
-    return _table(("operator", "does what the command does", "what a run is at work on"), rows)
+    return _table(("operator", "does what the command does", "if a run is at work on it"), rows)
 
 
 def verbs() -> list[Verb]:
@@ -193,8 +193,8 @@ def _operator(verb: Verb) -> str:
 
 def _owner_at_work(verb: Verb) -> str:
     if verb.use_case is None:
-        return "is left, by the run that it starts"
-    return "is left, unless forced" if verb.asks else "is not asked about"
+        return "the run that it starts leaves it"
+    return "leaves it, unless forced" if verb.asks else "acts without asking"
 
 
 def _section(name: str) -> str:

@@ -115,7 +115,9 @@ def _told(action: Action, root: str, known: Sequence[Holder], result: str, landi
     said = []
     for other in _others(known, me):
         if Rows(namespace=other, store=action.store).application() is None:
-            said.append(f"{other} has no rows in this lease store: see yourself that it has no run at work on a batch")
+            said.append(
+                f"{other} has no rows in this lease store: check yourself that no run of it is working on a batch"
+            )
             continue
         waits = len(_untold(action, root, other, landing))
         said.append(f"{other} is refused from then on")

@@ -54,7 +54,7 @@ def target_of(text: str | datetime) -> Position:
         raise ConfigurationError(f"A reset cannot go to {str(text)!r}.", remedy=TARGETS) from error
     if position.kind is Kind.LATEST:
         raise ConfigurationError(
-            "A reset cannot go to LATEST: only the stream knows where that is.",
+            "A reset cannot go to LATEST, because LATEST is not a fixed place.",
             remedy="Give the instant from which on records are wanted, the present one for instance.",
         )
     if position.kind is Kind.SHARD_END:
@@ -200,7 +200,9 @@ def _finish(action: Action, rows: Sequence[Lease]) -> tuple[Done, ...]:
     if not action.dry_run:
         _free(action, done)
     result = "would finish" if action.dry_run else "finished"
-    effect = "an earlier reset had moved it and died before it was free: {}; call reset again for another one"
+    effect = (
+        "An earlier reset moved it but stopped before it freed the lease: {}. To move it elsewhere, run reset again"
+    )
     return tuple(action.told(row, result, effect=effect.format(row.note)) for row in done)
 
 

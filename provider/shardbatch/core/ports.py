@@ -111,9 +111,9 @@ class Capabilities:
 class Words:
     """How those who use a service speak of it, for errors and logs of code that knows no service.
 
-    ``busy`` says with whom its limits are shared and what to do, a sentence that goes on; ``look``, after "look at the
-    stream", how to see its shards. ``foreign``, ``broken`` and ``dropped`` say, after a number of records, what
-    happened to them (:class:`~shardbatch.core.slice.Oddities`).
+    ``busy`` says who shares the limits and what to do. It ends without a full stop, because text follows. ``look``
+    says, after "look at the stream", how to see its shards. ``foreign``, ``broken`` and ``dropped`` say, after a number
+    of records, what happened to them (:class:`~shardbatch.core.slice.Oddities`).
     """
 
     busy: str = "Other readers share what the service allows: lower their rate"
@@ -185,7 +185,7 @@ class Source(Protocol):
     def missing(self, listing: Sequence[Shard]) -> str:
         """What a listing of this stream lacks, as far as the listing itself shows it; empty if nothing.
 
-        It is in sentences, the first of which goes on after "In 3 listings". Nothing is asked of the service.
+        It is in sentences; the first continues the words "In 3 listings". Nothing is asked of the service.
         """
         ...
 
@@ -377,7 +377,7 @@ class Verdict(str, Enum):
     GONE = "gone"
 
 
-#: Asks whether the owner of this text is over. Raises if the question itself fails: then nobody is taken over.
+#: Asks whether the owner of this text is over. Raises if Airflow gives no answer; then no lease is taken.
 Liveness = Callable[[str], Verdict]
 
 

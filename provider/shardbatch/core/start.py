@@ -200,7 +200,7 @@ def resolve(
     """
     known = [start for start in begun if start.attempt == attempt]
     own = [start for start in known if start.token == token]
-    if not own:  # an application that was not told any token is no other try's for certain
+    if not own:  # an application that was not told any token may belong to this try
         own = [s for s in known if not s.token or (not sure and (s.token < token or not token))]
     if not own:
         return ()

@@ -2,7 +2,7 @@
 """Reads what an output root tells: its markers and the sums of them. It needs the standard library only.
 
 A listing is not one moment: a name may be missed that was there before another that is seen. So names are listed until
-two listings agree, and what is gone when it is to be read was summed up and swept meanwhile: then all is listed anew.
+two listings agree; a listed file that is gone was summed up and removed; then everything is listed again.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output roots: whose each is, and the committed markers that readers go by."""
+"""Output roots: who owns each output root, and the markers that readers follow."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def sum_markers(
     try:
         return _summed(files, root, least, grace, now)
     except (StagingError, UnsupportedSchema, Gone) as error:
-        log.warning("The markers of %s were not summed up; readers need more time, no more. %s", root, error)
+        log.warning("The markers of %s were not summed up; readers are slower; nothing else changes. %s", root, error)
         return None
 
 

@@ -155,5 +155,5 @@ class Verdicts:
             return self._consumer.liveness(owner)
         except OwnerUnknown as error:
             self.unknown = self.unknown or error
-            self._consumer.warn(f"What {owner} has stays with it: {error}")
+            self._consumer.warn(f"{owner} keeps its leases and batches: {error}")
             return Verdict.ACTIVE

@@ -18,7 +18,7 @@ LEAST_ASKED = 3
 
 def told_lag(lag_ms: int | None) -> str:
     """How far behind the tip a place is said to be, in words."""
-    return "how far behind it is, is not said" if lag_ms is None else f"it is said to be {lag_ms} ms behind"
+    return "the service does not say how far behind it is" if lag_ms is None else f"it is said to be {lag_ms} ms behind"
 
 
 class ReadEnd:

@@ -27,7 +27,7 @@ def empty() -> pa.RecordBatch:
 def batch_of(
     numbers: Sequence[str], keys: Sequence[str], arrivals: Sequence[Any] | pa.Array, data: Sequence[bytes]
 ) -> pa.RecordBatch:
-    """Records that are none of an aggregate.
+    """Records that did not come in an aggregate.
 
     :param numbers: their sequence numbers.
     :param arrivals: when each arrived, ``None`` where that is not known.

@@ -73,7 +73,7 @@ class Aggregate:
         found = [by_key[key] for key in self.partition_keys]
         for at, text in enumerate(self.hash_keys):
             if text is not None:
-                # No hash key has more digits than the largest one; what is no number is in no range.
+                # The largest hash key has 39 digits; a text that is not a number is in no range.
                 found[at] = not (text.isdigit() and len(text) <= 39 and int(text) in span)
         return found if any(found) else []
 

@@ -176,7 +176,7 @@ class ShardReader:
         which the reader can look at its limits; a read that has time for one answer has it for a proof.
         """
         found = proof.step()
-        # A refusal leaves a walk where it is. What begins it anew is counted on: it might be begun anew for ever.
+        # A refusal leaves a walk where it is. New beginnings are still counted, because they might never end.
         self._patience.heard()
         if found is Found.ENDED:
             gone = self._expected is not None and not proof.met
