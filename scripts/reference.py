@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shardbatch.control.verb import Verb
+    from shardbatch.errors import ShardbatchError
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 BEGIN = "<!-- made by python -m scripts.reference -->"
@@ -106,11 +107,11 @@ EXTRA = {
 }
 
 
-def errors() -> list[type]:
+def errors() -> list[type[ShardbatchError]]:
     """Every error, those above before those below."""
     from shardbatch.errors import ShardbatchError
 
-    def below(kind: type) -> Iterable[type]:
+    def below(kind: type[ShardbatchError]) -> Iterable[type[ShardbatchError]]:
         for child in kind.__subclasses__():
             if child.__module__ == "shardbatch.errors":
                 yield child
@@ -204,7 +205,7 @@ def _section(name: str) -> str:
     """
     for heading in re.findall(r"^## (.+)$", (DOCS / "cli.md").read_text("utf-8"), re.MULTILINE):
         if name in heading.split(", "):
-            return heading.replace(", ", "-")
+            return str(heading.replace(", ", "-"))
     raise ValueError(f"docs/cli.md has no section of {name}")
 
 
