@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Callable, Protocol
 
 from shardbatch.core.decision import Decision
 from shardbatch.core.position import Position
-from shardbatch.core.root_owner import Handover, Holder
+from shardbatch.core.root_owner import Holder, RootChange
 from shardbatch.core.rows import Columns, Key, Namespace, Row, Table
 from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.slice import NOTHING_ODD, LandedFile, Oddities
@@ -286,18 +286,18 @@ class HandedRoots(OutputRoots, Protocol):
         """What the files say that tell whose the root is; the root must be within reach."""
         ...
 
-    def begin_handover(self, root: str, app: str) -> Handover:
-        """From now on no other application's :meth:`OutputRoots.look` passes, until this is finished or withdrawn.
+    def begin_change(self, root: str, app: str) -> RootChange:
+        """No other application's :meth:`OutputRoots.look` passes from now on, until this is finished or withdrawn.
 
-        :raises OutputTaken: if the root is being handed over by somebody else at this moment.
+        :raises OutputTaken: if another process is changing the owner of this root at this moment.
         """
         ...
 
-    def finish_handover(self, root: str, handover: Handover) -> None:
+    def finish_change(self, root: str, change: RootChange) -> None:
         """The root is the application's; those that had it are refused."""
 
-    def withdraw_handover(self, root: str, handover: Handover) -> None:
-        """All is as it was."""
+    def withdraw_change(self, root: str, change: RootChange) -> None:
+        """The owner stays the one that it was."""
 
 
 class Landing(Protocol):

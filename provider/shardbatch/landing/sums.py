@@ -65,7 +65,7 @@ def _summed(files: Files, root: str, least: int, grace: timedelta, now: Callable
     if count < least:
         return None
     found = told(files, root)
-    if not found.settled:
+    if not found.agreed:
         log.warning("The markers of %s change faster than they are listed; a later commit sums them up.", root)
         return None
     number = found.number + 1
