@@ -198,5 +198,5 @@ def test_both_ways_to_small_files_tell_the_same(spark: SparkSession, area: Stagi
     for files in (gateway, frames):
         assert files.names(folder) == ["one.json"]
         assert files.contents(folder, ["one.json"]) == {"one.json": "é{}".encode()}
-        assert list(files.contents(deeper, files.names(deeper)).values()) == ["é{}\n".encode()]
+        assert [content for content in files.contents(deeper, files.names(deeper)).values() if content] == ["é{}\n".encode()]
         assert files.there(folder)
