@@ -124,15 +124,30 @@ class Words:
 
 
 @dataclass(frozen=True)
+class Trimmed:
+    """The service's own word that a place was trimmed, which is more than a conclusion from what it answered.
+
+    ``unread``: it is sure that records behind the place are gone, none of which was read; ``records`` is their number,
+    ``None`` where the service does not tell it.
+    """
+
+    unread: bool = False
+    records: int | None = None
+
+
+@dataclass(frozen=True)
 class Page:
     """One answer of a shard, or a piece of one.
 
     ``records`` is an Arrow batch with the columns ``sequence_number`` string, ``sub_sequence_number`` int64,
     ``partition_key`` string, ``arrival_time`` timestamp[us, UTC], ``data`` binary, and ``attributes`` map where the
     source has some. ``next`` is the position after the page: unchanged by an empty one, unless records were dropped;
-    those and others are counted in ``oddities``. ``children`` are named at the end only.
+    those and others are counted in ``oddities``. A source that looks for the first record of an instant itself leaves
+    out those before it, and ``next`` carries the instant until that one is found (PROTOCOL F8). ``children`` are named
+    at the end only; ``leaf`` says there that the shard will never have any.
     ``checkpoint_gone`` says, on the first page that shows it, that the record at the position read from is no longer
     in the stream: what followed it may have expired too. It may also come in mid-read, of the position read up to then.
+    ``trimmed`` says beside it that the service itself said so; a source that only concludes it leaves it out.
     ``requests`` counts the calls that the page cost, ``waiting`` what the service's limits did. ``arrival_time`` is
     null where the source does not tell it. ``continues`` says that the page has more records of the answer that the
     page before began: nothing was asked since, so it tells nothing newer of the shard.
@@ -153,6 +168,8 @@ class Page:
     silent: bool = False
     gone: bool = False
     checkpoint_gone: bool = False
+    trimmed: Trimmed | None = None
+    leaf: bool = False
     requests: int = 1
     waiting: Waiting = NO_WAITING
     oddities: Oddities = NOTHING_ODD

@@ -27,6 +27,7 @@ class Gap:
     It begins ``after`` a place, the last that was read before it, and ends before the record ``first_available``, or,
     where a person had it passed over, at the place ``until``. ``from_ms`` and ``to_ms`` are when the records at its
     bounds arrived, or the last look at the shard before it. ``accepted`` says which person accepted it, when and why.
+    ``records`` is how many records it has, where the service told it.
     """
 
     after: Position
@@ -36,6 +37,7 @@ class Gap:
     reason: str = ""
     accepted: str | None = None
     until: Position | None = None
+    records: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -47,6 +49,7 @@ class Gap:
             "reason": self.reason,
             "accepted": self.accepted,
             "until": str(self.until) if self.until else None,
+            "records": self.records,
         }
 
     @classmethod
@@ -60,6 +63,7 @@ class Gap:
             value.get("reason", ""),
             value.get("accepted"),
             Position.parse(value["until"]) if value.get("until") else None,
+            value.get("records"),
         )
 
 
