@@ -40,7 +40,7 @@ class Gap:
     records: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON."""
+        """As plain JSON. The number of its records stands there only if it is known."""
         return {
             "after": str(self.after),
             "first_available": self.first_available,
@@ -49,7 +49,7 @@ class Gap:
             "reason": self.reason,
             "accepted": self.accepted,
             "until": str(self.until) if self.until else None,
-            "records": self.records,
+            **({} if self.records is None else {"records": self.records}),
         }
 
     @classmethod

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from shardbatch.core.ports import Clock, Page
+from shardbatch.core.ports import Page
 from shardbatch.local import StreamServer
 from shardbatch.sources.dynamodb.options import DynamoDBOptions
 from shardbatch.sources.dynamodb.source import DynamoDBSource
