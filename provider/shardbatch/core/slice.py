@@ -68,6 +68,18 @@ class Gap:
 
 
 @dataclass(frozen=True)
+class Trimmed:
+    """The service's own word that a place was trimmed, which is more than a conclusion from what it answered.
+
+    ``unread``: it is sure that records behind the place are gone, none of which was read; ``records`` is their number,
+    ``None`` where the service does not tell it.
+    """
+
+    unread: bool = False
+    records: int | None = None
+
+
+@dataclass(frozen=True)
 class Oddities:
     """Irregular records that a source met and that people should know of, as numbers of records.
 

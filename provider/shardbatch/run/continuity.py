@@ -16,8 +16,8 @@ from dataclasses import replace
 from shardbatch.core.expiry import LEAST_RETENTION_MS, Kept, born_after, looked, tip_seen
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
-from shardbatch.core.ports import Capabilities, Page, Trimmed
-from shardbatch.core.slice import Gap
+from shardbatch.core.ports import Capabilities, Page
+from shardbatch.core.slice import Gap, Trimmed
 from shardbatch.run.consumer import Consumer
 
 #: Milliseconds between two answers after which a read asks what is still in the stream: more than its own pauses (pace,

@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Any
 
 import pytest
 
-from shardbatch.core.ports import Page, Trimmed
-from shardbatch.core.position import TRIM_HORIZON, Position, after, at_timestamp
+from shardbatch.core.ports import Page
+from shardbatch.core.position import LATEST, TRIM_HORIZON, Position, after, at_timestamp
+from shardbatch.core.slice import Trimmed
 from shardbatch.errors import ConfigurationError, SourceError, StreamNotFound
 from shardbatch.local import StreamServer
 from tests.integration.sources.dynamodb_world import TABLE, World, changes, to_tip
@@ -89,6 +93,59 @@ def test_a_closed_shard_ends_with_a_null_iterator_or_none(world: World, with_rec
     world.server.faults.add("GetRecords", "no_iterator")  # absent rather than null
     pages = to_tip(world.source().read(first(world), TRIM_HORIZON))
     assert (pages[0].ended, len(pages)) == (True, 1)
+
+
+@pytest.mark.parametrize("operation", ["GetRecords", "GetShardIterator"])
+@pytest.mark.parametrize("error", ["LimitExceededException", "ThrottlingException"])
+def test_a_refusal_for_the_rate_is_waited_out_and_shown(world: World, operation: str, error: str) -> None:
+    sent = world.put("a")
+    world.server.faults.add(operation, "error", error=error, times=3)
+    source = world.source()
+    pages = to_tip(source.read(first(world), TRIM_HORIZON))
+    assert changes(*pages) == sent
+    assert [page.silent for page in pages[:4]] == [True, True, True, False]
+    assert sum(page.waiting.refused for page in pages) == 3
+    assert not any(page.at_tip or page.ended for page in pages[:3])
+    assert sum(page.requests for page in pages) == sum(source.calls.values())
+
+
+@pytest.mark.parametrize("kind", ["cut", "reset", "error"])
+def test_an_answer_that_fails_is_asked_for_again(world: World, kind: str) -> None:
+    sent = world.put("a", "b")
+    more = {"error": "InternalServerError"} if kind == "error" else {}
+    world.server.faults.add("GetRecords", kind, times=2, **more)
+    assert changes(*to_tip(world.source(page_records=1).read(first(world), TRIM_HORIZON))) == sent
+
+
+def test_a_shard_that_is_listed_is_not_gone_though_the_service_says_so_once(world: World) -> None:
+    sent = world.put("a")
+    world.server.faults.add("GetRecords", "error", error="ResourceNotFoundException")
+    pages = to_tip(world.source().read(first(world), TRIM_HORIZON))
+    assert changes(*pages) == sent
+    assert not any(page.gone for page in pages)
+
+
+def test_many_shards_that_left_the_stream_cost_one_listing(server: StreamServer) -> None:
+    world = World(server, shards=5)
+    old = world.shards()
+    world.roll()
+    world.trim(forget=True)
+    source = world.source()
+    before = world.calls("DescribeStream")
+    for shard_id in old:
+        (page,) = source.read(shard_id, TRIM_HORIZON)
+        assert (page.ended, page.gone) == (True, True)
+    assert world.calls("DescribeStream") - before == len(old) + 1
+
+
+def test_the_records_in_hand_are_delivered_though_the_children_cannot_be_asked_for(world: World) -> None:
+    sent = world.put("a")
+    world.roll()
+    shard_id, source = first(world), world.source()
+    world.server.faults.add("DescribeStream", "error", error="AccessDeniedException", times=100)
+    source._stream._arn = world.arn
+    (page,) = source.read(shard_id, TRIM_HORIZON)
+    assert (changes(page), page.ended, page.children, page.leaf) == (sent, True, (), False)
 
 
 # trimmed
@@ -247,6 +304,21 @@ def test_a_closed_shard_whose_child_began_in_the_same_second_is_searched(world: 
 
 
 # the stream
+
+
+def test_the_clock_is_that_of_the_service_in_whole_seconds(world: World) -> None:
+    now = datetime.fromtimestamp(1_800_000_000, UTC)
+
+    def dated(parsed: dict[str, Any], **_: Any) -> None:
+        parsed["ResponseMetadata"]["HTTPHeaders"]["date"] = format_datetime(now, usegmt=True)
+
+    source = world.source()
+    assert source.clock_ms() is None  # this server tells none
+    assert abs((source.resolve(LATEST).timestamp_ms or 0) - world.server.clock.now_ms()) < 10_000
+    world.streams.meta.events.register("after-call.dynamodb-streams.DescribeStream", dated)
+    assert source.clock_ms() == 1_800_000_000_000
+    assert source.resolve(LATEST) == at_timestamp(1_800_000_000_000)
+    assert source.resolve(TRIM_HORIZON) == TRIM_HORIZON
 
 
 def test_a_table_is_named_by_its_name_its_arn_or_its_streams_arn(world: World) -> None:

@@ -14,9 +14,9 @@ import pytest
 from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
-from shardbatch.core.ports import Clock, Page, Trimmed
+from shardbatch.core.ports import Clock, Page
 from shardbatch.core.position import after
-from shardbatch.core.slice import Gap, Slice
+from shardbatch.core.slice import Gap, Slice, Trimmed
 from shardbatch.landing.writer import ParquetSliceWriter
 from shardbatch.run import land
 from tests.support.passing import HOUR, later, only, pending

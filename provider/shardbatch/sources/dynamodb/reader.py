@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from shardbatch.core.ports import Page, Trimmed
+from shardbatch.core.ports import Page
 from shardbatch.core.position import Kind, Position
-from shardbatch.core.slice import Oddities
+from shardbatch.core.slice import Oddities, Trimmed
 from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.errors import InvalidAnswer, IteratorExpired, ShardNotFound, SourceError, Throttled
 from shardbatch.sources.aws.pace import Pace
