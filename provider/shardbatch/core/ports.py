@@ -141,7 +141,7 @@ class Page:
     ``at_tip`` says that the answer saw nothing behind the page when it was made; by it a read ends. Only the source
     knows how its service shows that, so a source sets it where it is sure, and nowhere else. ``lag_ms`` is how far
     behind the tip the service says that the page is, if it does; services put counts and flags there too. ``silent``:
-    the page is no answer, as the call was refused or more are needed for one, and tells nothing of the shard.
+    it is not an answer, as the call was refused or more are needed for one, and tells nothing of the shard.
     """
 
     records: pa.RecordBatch

@@ -117,8 +117,8 @@ def acceptable(checkpoint: Position, new: Position, delivered: Position, *, ende
     """Whether ``new`` may follow ``checkpoint`` when records up to ``delivered`` were landed (K-45, KV-8).
 
     ``SHARD_END`` is acceptable only for a shard that has ended; a position never moves back and never passes what
-    was delivered; a rule such as ``LATEST`` may stand only where it stood before. A search for an instant passes what
-    nobody wants, so it moves on without records, and carries the same instant as before.
+    was delivered; a rule such as ``LATEST`` may stand only where it stood before. A search for an instant passes
+    records that are not wanted, so it moves on without any, and carries the same instant as before.
     """
     if new == checkpoint:
         return True

@@ -68,6 +68,15 @@ def test_an_iterator_that_expired_before_any_record_is_renewed_at_the_oldest(wor
     assert [name[0] for name in changes(*got, *to_tip(reading))] == ["a"]
 
 
+def test_empty_answers_of_iterators_that_expire_prove_no_tip(world: World) -> None:  # B-4
+    world.server.options.empty_pages = 1000
+    reading = world.source().read(first(world), TRIM_HORIZON)
+    for _ in range(4):
+        assert [next(reading).at_tip for _ in range(2)] == [False, False]
+        world.server.clock.advance(901)
+    assert len(to_tip(reading)) == 5
+
+
 def test_empty_answers_before_records_do_not_end_a_read(world: World) -> None:  # B-4, BV-7
     world.server.options.empty_pages = 4
     sent = world.put("a", "b")

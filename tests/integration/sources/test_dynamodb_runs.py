@@ -19,7 +19,7 @@ from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
 from shardbatch.core.position import LATEST, at_timestamp
 from shardbatch.errors import StreamRecreated
 from shardbatch.local import StreamServer
-from shardbatch.run import Outcome
+from shardbatch.run import Outcome, claim, freeze, land
 from tests.integration.sources.dynamodb_world import TABLE, World, committed, rig_of
 from tests.support.aws import REGION
 from tests.support.rig import Rig
@@ -115,6 +115,17 @@ def test_the_end_of_a_shard_asks_for_its_own_children_only(server: StreamServer,
     listings = server.calls.list("DescribeStream")
     assert len(listings) == 8
     assert all(call.shards == 1 for call in listings)
+
+
+def read_interval(rig: Rig, span: Interval) -> int:
+    """How many changes a run over an interval freezes."""
+    owner = replace(rig.owner("backfill"), mode="interval")
+    consumer = rig.consumer(scope=owner.scope, interval=span)
+    found = claim(consumer, owner)
+    assert found.outcome is Outcome.LEASES
+    for group in found.groups:
+        land(consumer, owner, group.group, consumer.now_ms())
+    return freeze(consumer, owner, None).record_count
 
 
 # what is trimmed
@@ -289,16 +300,19 @@ def test_an_interval_is_read_whole_from_closed_and_open_shards(
     span = Interval(begin, server.clock.now_ms() // 1000 * 1000)
     world.time.sleep(600)
     world.put(*KEYS)
-    owner = replace(rig.owner("backfill"), mode="interval")
-    beside = {"scope": owner.scope, "interval": span}
-    from shardbatch.run import claim, freeze, land
+    assert read_interval(rig, span) == len(sent)
 
-    found = claim(rig.consumer(**beside), owner)
-    assert found.outcome is Outcome.LEASES
-    for group in found.groups:
-        land(rig.consumer(**beside), owner, group.group, server.clock.now_ms())
-    frozen = freeze(rig.consumer(**beside), owner, None)
-    assert frozen.record_count == len(sent)
+
+def test_an_interval_of_a_disabled_stream_is_read(server: StreamServer, tmp_path: Path) -> None:  # B-26
+    world = World(server, shards=2)
+    rig = rig_of(tmp_path, world)
+    begin = server.clock.now_ms() // 1000 * 1000
+    sent = world.put(*KEYS)
+    server.tables.disable(TABLE, region=REGION)
+    world.time.sleep(1)
+    span = Interval(begin, server.clock.now_ms() // 1000 * 1000)
+    world.time.sleep(600)
+    assert read_interval(rig, span) == len(sent)
 
 
 @pytest.mark.slow

@@ -112,7 +112,7 @@ class StreamListing:
     def await_children(self, shard_id: str) -> Family:
         """The children of a shard that has ended: they may be listed later than it, so it is looked a few times.
 
-        None at the end is no error: the listing of the next claim shows them.
+        If there are none at the end, that is not an error: the listing of the next claim shows them.
         """
         wait = FIRST_LOOK
         for look in range(CHILD_LOOKS):
@@ -152,7 +152,8 @@ class StreamListing:
             )
 
     def _family(self, shard_id: str, **fields: Any) -> Family | None:
-        """Those of some pages that name the shard as their parent. Whoever ignores a filter shows others: ``None``."""
+        """Those of some pages that name the shard as their parent. A service without the filter shows others, too:
+        then ``None``."""
         found: dict[str, Shard] = {}
         final, others = False, False
         for page in self._pages(**fields):
