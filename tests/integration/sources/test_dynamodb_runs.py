@@ -269,6 +269,26 @@ def test_a_start_in_the_past_is_searched_over_several_runs_and_generations(
     assert in_order(committed(rig), sent)
 
 
+def test_a_child_that_is_listed_late_is_read_from_the_instant_too(server: StreamServer, tmp_path: Path) -> None:  # F8
+    world = World(server)
+    world.put("a")
+    world.roll()
+    world.put("b")
+    world.time.sleep(10)
+    server.options.child_seconds = 12  # it is seen when its parent has ended, and not by the claim
+    rig = rig_of(tmp_path, world, scans=True)
+    rig.options["start"] = at_timestamp(server.clock.now_ms() // 1000 * 1000)
+    sent = world.put("c")
+    found = rig.claim("r1")
+    assert len(rows(rig)) == 1
+    rig.land("r1", found)
+    frozen = rig.freeze("r1")
+    rig.work(frozen)
+    rig.commit("r1", frozen)
+    assert len(rows(rig)) == 2
+    assert committed(rig) == sent
+
+
 def test_latest_begins_where_the_claim_stands(server: StreamServer, tmp_path: Path) -> None:
     world = World(server, shards=2)
     world.put(*KEYS)
