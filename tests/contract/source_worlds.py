@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from shardbatch.core.ports import Source
+from shardbatch.core.ports import Page, Source
 from shardbatch.core.shard import Shard
-from tests.contract import sources_servers
+from tests.contract import sources_servers, sources_tables
 from tests.support.lines.files import LineFiles
 from tests.support.lines.source import LinesSource
 
@@ -25,6 +25,8 @@ class Abilities(Protocol):
 
     trims: bool  # forgets records
     looks_ahead: bool  # reads from LATEST before any record came
+    merges: bool  # makes one shard of two
+    deletes: bool  # a deleted stream can be read no more
 
 
 class AnyStream(Protocol):
@@ -74,6 +76,14 @@ class AnyWorld(Protocol):
         """A new stream."""
         ...
 
+    def texts(self, *pages: Page) -> list[str]:
+        """What was written, of the records of some pages."""
+        ...
+
+    def key(self, text: str) -> str:
+        """The partition key of the record that a text made."""
+        ...
+
 
 class LinesStream:
     """A stream of lines."""
@@ -112,12 +122,16 @@ class LinesCan:
 
     trims: bool = True
     looks_ahead: bool = True
+    merges: bool = True
+    deletes: bool = True
 
 
 class LinesWorld:
     """A folder of streams of lines."""
 
     can = LinesCan()
+    texts = staticmethod(sources_servers.texts)
+    key = staticmethod(sources_servers.key)
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -146,4 +160,5 @@ def _of_kinesis(name: str) -> Callable[[ExitStack, pytest.FixtureRequest], AnyWo
 WORLDS: dict[str, Callable[[ExitStack, pytest.FixtureRequest], AnyWorld]] = {
     "lines": lines,
     **{name: _of_kinesis(name) for name in sources_servers.WORLDS},
+    **sources_tables.WORLDS,
 }

@@ -119,18 +119,20 @@ def new_dataclass_argument(node: ast.AST) -> bool:
 
 #: Files outside of its own folder that a source needs, beside its server in the contract suite and an extra in
 #: pyproject.toml: the class that authors write, and its public names. One command takes over what KCL has.
-KNOW_KINESIS = {"hooks/kinesis.py", "__init__.py", "cli/commands.py"}
-#: Its own rooms: the source, KCL's leases, the server for tests.
-OF_KINESIS = ("sources/kinesis/", "kcl/", "local/")
+KNOW_SOURCES = {"hooks/kinesis.py", "hooks/dynamodb.py", "__init__.py", "cli/commands.py"}
+#: Their own rooms: the sources, KCL's leases, the server for tests.
+OF_SOURCES = ("sources/kinesis/", "sources/dynamodb/", "kcl/", "local/")
 
 
 def test_no_other_file_imports_a_source_or_the_class_that_authors_write() -> None:
-    asks = re.compile(r"shardbatch\.sources\.\w+ import|shardbatch\.hooks\.kinesis|\bKinesisStream\b|\bKinesisSource\b")
+    asks = re.compile(
+        r"shardbatch\.sources\.\w+ import|shardbatch\.hooks\.(kinesis|dynamodb)\b|\b(Kinesis|DynamoDB)(Stream|Source)\b"
+    )
     found = {
         path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if asks.search(path.read_text("utf-8"))
     }
-    found = {name for name in found if not name.startswith((*OF_KINESIS, "sources/aws/"))}
-    assert found == KNOW_KINESIS
+    found = {name for name in found if not name.startswith((*OF_SOURCES, "sources/aws/"))}
+    assert found == KNOW_SOURCES
 
 
 NEUTRAL = (
