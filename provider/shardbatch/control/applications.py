@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The applications of a lease store, and which of them somebody may have meant."""
+"""The applications of a lease store, and which of them a mistyped name may mean."""
 
 from __future__ import annotations
 

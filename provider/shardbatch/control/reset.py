@@ -187,7 +187,7 @@ def _free(action: Action, rows: list[Lease]) -> None:
 
 
 def _finish(action: Action, rows: Sequence[Lease]) -> tuple[Done, ...]:
-    """Free what a reset left that had rewritten all; one that had not is begun anew by the caller."""
+    """Free what a reset left that had rewritten all; the caller begins one anew that had not."""
     held: dict[str, list[Lease]] = {}
     open_ones: set[str] = set()
     for row in rows:

@@ -164,7 +164,7 @@ class Token:
     def parse(cls, text: str) -> Token:
         """Back from its text.
 
-        :raises ConfigurationError: if it is none, or of a later version.
+        :raises ConfigurationError: if it is not a token, or is of a later version.
         """
         try:
             if not text.startswith(_TOKEN):

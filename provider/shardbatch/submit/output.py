@@ -58,7 +58,7 @@ _WRAPPERS = {
 
 
 class Output:
-    """The last lines of an output that somebody else reads."""
+    """The last lines of an output that another process reads."""
 
     def __init__(self) -> None:
         self.lines: deque[str] = deque(maxlen=LINES)

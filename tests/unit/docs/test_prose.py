@@ -23,6 +23,8 @@ RIDDLES = {
     r"whoever": "name the actor: 'the task that'",
     r"of whom": "begin a new sentence",
     r"it is as it was": "'it has not changed'",
+    r"somebody|anybody": "say who: 'another process', 'a person'",
+    r"(?:is|are) none of": "'is not one of', 'does not belong to'",
     r"(?<!there )(?:is|are|was|were) no (?!longer|other|more than|less than)(?=\w)": "'is not a'",
 }
 PATTERN = re.compile(rf"\b(?:{'|'.join(RIDDLES)})\b", re.IGNORECASE)
