@@ -20,9 +20,6 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.position import Kind
 from shardbatch.core.shard import Shard
 
-#: No stream keeps records for less: a look within this time needs no question for the retention.
-LEAST_RETENTION_MS = 3_600_000
-
 
 @dataclass(frozen=True)
 class Kept:

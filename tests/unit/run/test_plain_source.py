@@ -137,6 +137,70 @@ def test_what_expired_before_it_was_read_is_a_gap(tmp_path: Path) -> None:
     assert [gap.first_available for gap in pending.gaps] == [left]
 
 
+class Forgetful(PlainStream):
+    """A service that keeps so many records and not so much time, as a Redis stream of limited length; it may promise
+    a time all the same."""
+
+    def __init__(self, least: timedelta | None) -> None:
+        super().__init__()
+        self.capabilities = replace(self.capabilities, least_retention=least)
+
+    def retention_ms(self) -> int | None:  # type: ignore[override]
+        return None
+
+
+def forgets(rig: Rig, minutes: int) -> str:
+    """A record comes and goes within some minutes; the next one, which is left."""
+    shard_id = only(rig).shard_id
+    rig.stream.put("lost")
+    rig.stream.trim(shard_id, keep=0)
+    rig.time.ms += minutes * 60_000
+    rig.stream.now_ms = rig.time.ms
+    (left,) = rig.stream.put("left")
+    return left
+
+
+def gaps_of(rig: Rig, run: str) -> list[str | None]:
+    rig.land(run, rig.claim(run))
+    pending = only(rig).pending
+    assert pending is not None
+    return [gap.first_available for gap in pending.gaps]
+
+
+@pytest.mark.parametrize(("least", "lost"), [(None, True), (timedelta(minutes=20), True), (timedelta(hours=1), False)])
+@pytest.mark.parametrize("begun", [True, False])
+def test_what_went_within_half_an_hour_is_a_gap_unless_the_source_promises_more(
+    tmp_path: Path, least: timedelta | None, lost: bool, begun: bool
+) -> None:
+    rig = rig_of(tmp_path, Forgetful(least))
+    if begun:
+        rig.stream.put("a")
+    rig.run("r1")  # it stood at the tip
+    left = forgets(rig, 30)
+    assert gaps_of(rig, "r2") == ([left] if lost else [])
+
+
+def test_a_place_that_went_within_a_minute_is_a_gap(tmp_path: Path) -> None:
+    rig = rig_of(tmp_path, Forgetful(None))
+    rig.stream.put("a")
+    rig.run("r1")
+    left = forgets(rig, 1)
+    assert gaps_of(rig, "r2") == [left]
+
+
+def test_a_shard_that_is_read_soon_after_its_row_was_made_begins_at_the_oldest_record_that_is_left(
+    tmp_path: Path,
+) -> None:
+    rig = rig_of(tmp_path, Forgetful(None))
+    sent = rig.stream.put("a")
+    found = rig.claim("r1")
+    rig.time.ms += 4 * 60_000
+    rig.land("r1", found)
+    pending = only(rig).pending
+    assert pending is not None
+    assert (pending.last, pending.gaps) == (sent[0], ())
+
+
 def test_generations_are_read_in_order_although_no_answer_names_a_child(tmp_path: Path) -> None:
     stream = PlainStream(shards=2)
     rig = rig_of(tmp_path, stream)
