@@ -74,6 +74,28 @@ def test_open_batch_needs_nothing_but_pyspark() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_all_but_one_command_works_without_the_wing_for_kcl() -> None:
+    program = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("shardbatch.kcl"):
+            raise ModuleNotFoundError(f"hidden: {name}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+import shardbatch.cli.commands
+from shardbatch.cli import get_cli_commands
+(group,) = get_cli_commands()
+print(" ".join(command.name for command in group.subcommands))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    names = done.stdout.splitlines()[-1].split()
+    assert {"list", "status", "release", "reset", "replay"} <= set(names)
+    assert "import-kcl" not in names
+
+
 def test_the_names_of_a_dag_file_bring_no_vendor_library() -> None:
     # Airflow itself may have loaded some of them before; what counts is what our names add.
     program = """
@@ -118,8 +140,8 @@ def new_dataclass_argument(node: ast.AST) -> bool:
 
 
 #: Files outside of its own folder that a source needs, beside its server in the contract suite and an extra in
-#: pyproject.toml: the class that authors write, and its public names. One command takes over what KCL has.
-KNOW_KINESIS = {"hooks/kinesis.py", "__init__.py", "cli/commands.py"}
+#: pyproject.toml: the class that authors write, and its public names.
+KNOW_KINESIS = {"hooks/kinesis.py", "__init__.py"}
 #: Its own rooms: the source, KCL's leases, the server for tests.
 OF_KINESIS = ("sources/kinesis/", "kcl/", "local/")
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from shardbatch.control.reset import reset
 from shardbatch.control.status import status
 from shardbatch.core.expiry import tip_seen
 from shardbatch.core.interval import Interval
@@ -23,6 +24,7 @@ from shardbatch.errors import ConfigurationError, Throttled
 from shardbatch.run import claim, freeze, land
 from tests.support.plain import PlainStream
 from tests.support.rig import Rig
+from tests.support.verbs import done
 
 DAY = ReadLimits(duration=timedelta(days=1))
 
@@ -274,6 +276,37 @@ def test_a_start_at_an_instant_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read from an instant"):
         rig.claim("r1", start=at_timestamp(1))
     assert rig.consumer().application() is None
+
+
+def test_a_claim_refuses_shards_that_were_reset_to_an_instant_and_the_reset_that_it_names_helps(tmp_path: Path) -> None:
+    rig = rig_of(tmp_path, PlainStream(shards=2))
+    sent = rig.stream.put(*"abcd")
+    rig.run("r1")
+    done(reset, rig, every=True, to=at_timestamp(rig.stream.now_ms))
+    before = rig.consumer().leases()
+    with pytest.raises(ConfigurationError, match="cannot be read") as told:
+        rig.claim("r2")
+    assert not told.value.retryable
+    assert all(shard_id in str(told.value) for shard_id in rig.stream.shards)
+    assert "TRIM_HORIZON" in told.value.remedy
+    assert rig.consumer().leases() == before
+    done(reset, rig, every=True, to=TRIM_HORIZON)
+    rig.run("r3")
+    assert sorted(rig.committed(), key=int) == sorted([*sent, *sent], key=int)
+
+
+def test_a_claim_refuses_an_application_that_begins_anew_at_an_instant(tmp_path: Path) -> None:
+    rig = rig_of(tmp_path, PlainStream())
+    sent = rig.stream.put("a")
+    rig.run("r1")
+    rig.stream.created_ms = 2
+    done(reset, rig, every=True, to=at_timestamp(rig.stream.now_ms), stream_id=rig.stream.identity())
+    with pytest.raises(ConfigurationError, match="cannot be read from an instant") as told:
+        rig.claim("r2")
+    assert f"--all --to TRIM_HORIZON --stream-id {rig.stream.identity()}" in told.value.remedy
+    done(reset, rig, every=True, to=TRIM_HORIZON, stream_id=rig.stream.identity())
+    rig.run("r3")
+    assert rig.committed() == [*sent, *sent]
 
 
 def test_latest_is_the_tip_that_each_shard_had_at_the_first_claim(tmp_path: Path) -> None:
