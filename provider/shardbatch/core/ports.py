@@ -96,9 +96,8 @@ class Capabilities:
     ``lineage``: shards end in favour of children, which name their parents. ``instants``: a read can begin at an
     instant (``AT_TIMESTAMP``), and ``LATEST`` resolves to one. ``arrival_times``: records say when they arrived;
     without that no interval of them can be read. ``place_lives``: how long a read may stand between two records before
-    the service forgets its place; ``None`` if it never does. ``least_retention``: for how long every stream of the
-    service keeps each record at the least, whatever its settings are; ``None`` (default) where a record may go at any
-    time, as from a stream of limited length. What has gone from such a stream is a gap, however young it was.
+    the service forgets its place; ``None`` if it never does. ``least_retention``: how long the service keeps a record
+    at the least, whatever a stream's settings; ``None`` where one may go, and then is a gap, at any age.
     """
 
     lineage: bool
@@ -161,7 +160,7 @@ class Page:
 
 
 class Source(Protocol):
-    """A sharded stream. Errors are :class:`SourceError`."""
+    """A sharded stream. Errors are :class:`SourceError`. What a sequence number is: ``core/position.py``."""
 
     name: str
 

@@ -14,7 +14,7 @@ from shardbatch.core.position import LATEST, TRIM_HORIZON, Position, at_timestam
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.arns import region_for, require_one_region
 from shardbatch.hooks.connections import aws_client, require_id
-from shardbatch.sources.kinesis.options import Deaggregate, FanOut
+from shardbatch.sources.kinesis.options import Deaggregate, FanOut, StreamName, no_stream, service_limits
 
 if TYPE_CHECKING:
     from shardbatch.core.ports import Source
@@ -91,19 +91,11 @@ class KinesisStream:
                 object.__setattr__(self, name, chosen(kind, value, f"KinesisStream({name}={value!r})", other=other))
 
     def _require_address(self) -> None:
-        arn = self.address.startswith("arn:")
-        named = ":stream/" in self.address and ":kinesis:" in self.address if arn else not {"/", ":"} & {*self.address}
-        if not named or (self.stream_arn and not arn):
-            raise ConfigurationError(
-                f"KinesisStream({self.address!r}) is neither the name nor the ARN of a Kinesis stream.",
-                remedy="Give a name, or an ARN like arn:aws:kinesis:REGION:ACCOUNT:stream/NAME.",
-            )
+        if StreamName.parse(self.address).arn is None and self.stream_arn:
+            raise no_stream(self.address)
 
     def _require_pace(self) -> None:
-        for name, fits, words in (
-            ("page_records", 1 <= self.page_records <= 10_000, "1 to 10,000"),
-            ("calls_per_second", 0 < self.calls_per_second <= 5, "above 0 and at most 5"),
-        ):
+        for name, fits, words in service_limits(self.page_records, self.calls_per_second):
             if not fits:
                 raise ConfigurationError(
                     f"KinesisStream({name}={getattr(self, name)}) is out of range.", remedy=f"It is {words}."

@@ -72,7 +72,7 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     :raises ConfigurationError: if a shard was reset to an instant, and the stream cannot be read from one.
     :raises StreamRecreated: if the stream under this name is another one.
     :raises ApplicationTaken: if another group claims this application, and this one is not set to share it.
-    :raises ImportUnfinished: if leases of KCL are being taken over into this application.
+    :raises ImportUnfinished: if leases of another library are being taken over into this application.
     :raises BatchParked: if this run's own batch waits for a person.
     :raises ReplayRefused: if the batch that this run was told to replay is not committed, or its owner is at work.
     :raises SlicesGone: if files of that batch are no longer in staging.

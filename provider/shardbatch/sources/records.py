@@ -27,7 +27,7 @@ def empty() -> pa.RecordBatch:
 def batch_of(
     numbers: Sequence[str], keys: Sequence[str], arrivals: Sequence[Any] | pa.Array, data: Sequence[bytes]
 ) -> pa.RecordBatch:
-    """Records that are none of an aggregate.
+    """Records of which each was sent by itself.
 
     :param numbers: their sequence numbers.
     :param arrivals: when each arrived, ``None`` where that is not known.
