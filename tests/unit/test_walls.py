@@ -139,20 +139,44 @@ def new_dataclass_argument(node: ast.AST) -> bool:
     return name == "dataclass" and any(word.arg in {"slots", "kw_only", "match_args"} for word in node.keywords)
 
 
-#: Files outside of its own folder that a source needs, beside its server in the contract suite and an extra in
-#: pyproject.toml: the class that authors write, and its public names.
-KNOW_KINESIS = {"hooks/kinesis.py", "__init__.py"}
-#: Its own rooms: the source, KCL's leases, the server for tests.
-OF_KINESIS = ("sources/kinesis/", "kcl/", "local/")
+#: Each source by its folder, but for what those on AWS share. It is named by its own files only: a new one adds none here.
+SOURCES = sorted(path.parent.name for path in (PACKAGE / "sources").glob("*/source.py"))
+#: Rooms for one service: KCL's leases, the server for tests.
+OF_ONE_SERVICE = ("kcl/", "local/")
 
 
-def test_no_other_file_imports_a_source_or_the_class_that_authors_write() -> None:
-    asks = re.compile(r"shardbatch\.sources\.\w+ import|shardbatch\.hooks\.kinesis|\bKinesisStream\b|\bKinesisSource\b")
+def names_of(source: str) -> re.Pattern[str]:
+    """How a file names a source: its modules, and the classes of the one that reads and the one that authors write."""
+    files = (PACKAGE / "sources" / source / "source.py", PACKAGE / "hooks" / f"{source}.py")
+    trees = [ast.parse(path.read_text("utf-8")) for path in files]
+    classes = [node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    imported = [rf"shardbatch\.{room}(\.| import (\w+, )*){source}\b" for room in ("sources", "hooks")]
+    return re.compile("|".join([*imported, *(rf"\b{name}\b" for name in classes if not name.startswith("_"))]))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_no_other_file_imports_a_source_or_the_class_that_authors_write(source: str) -> None:
+    asks = names_of(source)
     found = {
         path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if asks.search(path.read_text("utf-8"))
     }
-    found = {name for name in found if not name.startswith((*OF_KINESIS, "sources/aws/"))}
-    assert found == KNOW_KINESIS
+    found = {name for name in found if not name.startswith((f"sources/{source}/", *OF_ONE_SERVICE))}
+    assert found == {f"hooks/{source}.py", "__init__.py"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("from shardbatch.sources.kinesis.options import FanOut", True),
+        ("from shardbatch.sources import aws, kinesis", True),
+        ("import shardbatch.hooks.kinesis", True),
+        ("stream: KinesisStream", True),
+        ("from shardbatch.sources.records import batch_of", False),
+        ("from shardbatch.sources.aws.pace import Pace", False),
+    ],
+)
+def test_what_every_source_may_import_names_none(line: str, said: bool) -> None:
+    assert bool(names_of("kinesis").search(line)) is said
 
 
 NEUTRAL = (
