@@ -139,7 +139,7 @@ def new_dataclass_argument(node: ast.AST) -> bool:
     return name == "dataclass" and any(word.arg in {"slots", "kw_only", "match_args"} for word in node.keywords)
 
 
-#: Each source by its folder, but for what those on AWS share. It is named by its own files only: a new one adds none here.
+#: Each source by its folder. It is named by its own files only, so a new one changes nothing here.
 SOURCES = sorted(path.parent.name for path in (PACKAGE / "sources").glob("*/source.py"))
 #: Rooms for one service: KCL's leases, the server for tests.
 OF_ONE_SERVICE = ("kcl/", "local/")
