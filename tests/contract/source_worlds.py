@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from shardbatch.core.ports import Source
+from shardbatch.core.ports import Page, Source
 from shardbatch.core.shard import Shard
-from tests.contract import sources_servers
+from tests.contract import sources_servers, sources_tables
 from tests.contract.sources_tapes import tapes
 from tests.support.lines.files import LineFiles
 from tests.support.lines.source import LinesSource
@@ -27,6 +27,8 @@ class Abilities(Protocol):
     trims: bool  # forgets records
     looks_ahead: bool  # reads from LATEST before any record came
     tells_recreation: bool  # tells a stream from an earlier one of its name
+    merges: bool  # makes one shard of two
+    deletes: bool  # a deleted stream can be read no more
 
 
 class AnyStream(Protocol):
@@ -76,6 +78,14 @@ class AnyWorld(Protocol):
         """A new stream."""
         ...
 
+    def texts(self, *pages: Page) -> list[str]:
+        """What was written, of the records of some pages."""
+        ...
+
+    def key(self, text: str) -> str:
+        """The partition key of the record that a text made."""
+        ...
+
 
 class LinesStream:
     """A stream of lines."""
@@ -115,12 +125,16 @@ class LinesCan:
     trims: bool = True
     looks_ahead: bool = True
     tells_recreation: bool = True
+    merges: bool = True
+    deletes: bool = True
 
 
 class LinesWorld:
     """A folder of streams of lines."""
 
     can = LinesCan()
+    texts = staticmethod(sources_servers.texts)
+    key = staticmethod(sources_servers.key)
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -150,4 +164,5 @@ WORLDS: dict[str, Callable[[ExitStack, pytest.FixtureRequest], AnyWorld]] = {
     "tapes": tapes,
     "lines": lines,
     **{name: _of_kinesis(name) for name in sources_servers.WORLDS},
+    **sources_tables.WORLDS,
 }

@@ -218,7 +218,7 @@ def effect_of(row: Lease, to: Position, shown: Sequence[tuple[int, int]] = ()) -
     elif over := skipped(row, to, ""):
         text = "SKIPS records{}: what lies between is never read, and the next batch tells it as a gap"
         parts.append(text.format(_span(over)))
-    elif row.checkpoint.exact or row.completed:
+    elif (row.checkpoint.exact and not row.checkpoint.searching) or row.completed:
         parts.append("reads again what was committed from there on")
     if shown and row.begins != lowest(row.begins or to, to):
         text = (

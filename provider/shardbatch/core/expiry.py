@@ -17,7 +17,6 @@ from typing import Callable
 from shardbatch.core.application import Application
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
-from shardbatch.core.position import Kind
 from shardbatch.core.shard import Shard
 
 
@@ -101,7 +100,7 @@ def unread_since(lease: Lease, row_of: Callable[[str], Lease | None], now_ms: in
     :param now_ms: by the clock that asks; looks that lie in its future are passed over.
     """
     own = _read_up_to(lease, now_ms)
-    if lease.checkpoint.kind is Kind.AT_TIMESTAMP and lease.checkpoint.timestamp_ms is not None:
+    if lease.checkpoint.timestamp_ms is not None:  # also of a place that carries it: what came before is not wanted
         start = Instant(lease.checkpoint.timestamp_ms, Timekeeper.SERVICE)
         return start if own is None else max(own, start)
     return born_after(lease, row_of, now_ms) if own is None else own

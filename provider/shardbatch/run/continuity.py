@@ -18,8 +18,7 @@ from shardbatch.core.expiry import Kept, born_after, looked, tip_seen
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Capabilities, Page
-from shardbatch.core.position import Kind
-from shardbatch.core.slice import Gap
+from shardbatch.core.slice import Gap, Trimmed
 from shardbatch.run.consumer import Consumer
 
 #: Milliseconds between two answers after which a read asks what is still in the stream: more than its own pauses (pace,
@@ -27,6 +26,7 @@ from shardbatch.run.consumer import Consumer
 #: that are closer was at the very end of its retention.
 STANDSTILL_MS = 60_000
 EXPIRED = "records expired before they were read"
+TRIMMED = "the service says that records were trimmed before they were read"
 LEFT = "the shard left the stream before its end was read"
 
 
@@ -127,7 +127,9 @@ class Continuity:
         if first is not None and self._found and self._found[-1].first_available is None:
             self._found[-1] = _closed(self._found[-1], first, arrival)  # seen while nothing was left, or none yet
         if self._left(page, now) or (self._lost(page, now, arrival) and not self._open(first)):
-            self._add(Gap(self._place, first, self._from_ms(now), arrival, LEFT if page.gone else EXPIRED))
+            reason = LEFT if page.gone else EXPIRED if page.trimmed is None else TRIMMED
+            number = page.trimmed.records if page.trimmed else None
+            self._add(Gap(self._place, first, self._from_ms(now), arrival, reason, records=number))
         self._begins &= not (rows or page.at_tip or page.ended)
         self._place = page.next
         if len(arrivals):
@@ -144,6 +146,8 @@ class Continuity:
         """Whether the first answer of a read shows that records expired, or leaves it open where there is no record at
         the place that could show it."""
         begins, interval = self._begins and not self._place.exact, self._consumer.interval
+        if page.trimmed is not None and self._surely_lost(page.trimmed, now):
+            return True
         if not page.checkpoint_gone and not begins:
             return False
         if begins and interval is not None and arrival is not None and arrival < interval.from_ms:
@@ -161,6 +165,15 @@ class Continuity:
         known = self._least_ms is not None or self._kept().retention_ms is not None
         return not known and since_ms is not None and now - since_ms < CLOCKS_APART_MS
 
+    def _surely_lost(self, trimmed: Trimmed, now: int) -> bool:
+        """Whether the service's word for a loss stands against every look: it says that unread records are gone, or it
+        has trimmed a record which it was still to keep, so that nothing can be concluded from how long it keeps any."""
+        instant = self._place.timestamp_ms
+        if instant is not None and self._all_since(instant, now):
+            return False  # what a search for it passes is not wanted
+        early = self._arrival_ms is not None and self._kept().all_since(self._arrival_ms, now)
+        return trimmed.unread or (self._place.exact and early)
+
     def _all_since(self, since_ms: int | None, now: int) -> bool:
         if since_ms is None:
             return False
@@ -168,8 +181,8 @@ class Continuity:
         return young or self._kept().all_since(since_ms, now)
 
     def _seen(self, now: int) -> int | None:
-        """When nothing of it was unread, as far as is known: a look at its tip, or what was read of its parents. What
-        is older than its start is not wanted."""
+        """When nothing of it was unread, as far as is known: a look at its tip, what was read of its parents, or the
+        instant at which its reading begins."""
         consumer, lease, place = self._consumer, self._lease, self._place
         known = [self._look_ms]
         if consumer.interval is not None:
@@ -179,7 +192,8 @@ class Continuity:
         if not place.exact:
             known.append(looked(lease.caught_up_ms, now) if consumer.interval is None else None)
             born = born_after(lease, consumer.lease, now)
-            known += [born.ms if born else None, place.timestamp_ms if place.kind is Kind.AT_TIMESTAMP else None]
+            known.append(born.ms if born else None)
+        known.append(place.timestamp_ms)  # what is older than its start is not wanted
         return max((ms for ms in known if ms is not None), default=None)
 
     def _read_up_to(self, now: int) -> int | None:

@@ -24,7 +24,8 @@ def reached(consumer: Consumer, places: Iterable[Position]) -> int:
     """How far the stream's clock has certainly come. The stream is asked only if one of these places may lie ahead of
     it."""
     now_ms = consumer.now_ms()
-    latest = max((place.timestamp_ms for place in places if place.timestamp_ms is not None), default=None)
+    instants = [place.timestamp_ms for place in places if place.kind is Kind.AT_TIMESTAMP]
+    latest = max((ms for ms in instants if ms is not None), default=None)
     return now_ms if latest is None or latest <= now_ms - CLOCKS_APART_MS else clock_there(consumer)
 
 

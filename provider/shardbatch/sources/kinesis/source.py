@@ -6,13 +6,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.ports import SYSTEM_CLOCK, Capabilities, Clock, Page
 from shardbatch.core.position import SHARD_END, Kind, Position, at_timestamp
 from shardbatch.core.shard import KeyRange, Shard
+from shardbatch.sources.aws.calls import date_of
 from shardbatch.sources.aws.pace import Pace
 from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.fan_out import Choosing, Deadline, Progress
@@ -104,9 +104,7 @@ class KinesisSource:
 
         :raises StreamNotFound: if there is no such stream.
         """
-        headers: Mapping[str, str] = describe(self._caller)["ResponseMetadata"].get("HTTPHeaders", {})
-        date = headers.get("date")
-        return None if date is None else int(parsedate_to_datetime(date).timestamp()) * 1000
+        return date_of(describe(self._caller))
 
     def resolve(self, start: Position, shard_id: str | None = None) -> Position:
         """``LATEST`` as the instant at which the service answers, for all shards; every other position as it is.
