@@ -51,7 +51,7 @@ STREAMS = {"1000": open_shards(1000), "20000": open_shards(20_000), "3040": resh
 class Listing:
     """A source that has nothing but a listing."""
 
-    capabilities = Capabilities(lineage=True, instants=True, arrival_times=True, key_space=HASH_KEYS)
+    capabilities = Capabilities(lineage=True, instants=True, arrival_times=True)
     words = Words()
 
     def __init__(self, name: str) -> None:

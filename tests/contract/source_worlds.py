@@ -16,6 +16,7 @@ import pytest
 from shardbatch.core.ports import Page, Source
 from shardbatch.core.shard import Shard
 from tests.contract import sources_servers, sources_tables
+from tests.contract.sources_tapes import tapes
 from tests.support.lines.files import LineFiles
 from tests.support.lines.source import LinesSource
 
@@ -25,6 +26,7 @@ class Abilities(Protocol):
 
     trims: bool  # forgets records
     looks_ahead: bool  # reads from LATEST before any record came
+    tells_recreation: bool  # tells a stream from an earlier one of its name
     merges: bool  # makes one shard of two
     deletes: bool  # a deleted stream can be read no more
 
@@ -45,11 +47,11 @@ class AnyStream(Protocol):
         ...
 
     def put(self, *texts: str, into: Shard | None = None) -> list[str]:
-        """Write records into a shard, by default the first; their sequence numbers."""
+        """Write records into a shard, by default the first; the texts of their places."""
         ...
 
     def split(self, shard: Shard) -> Any:
-        """Close a shard in favour of two children."""
+        """Close a shard in favour of two children. This and `merge` only where the source has lineage."""
 
     def merge(self, shard: Shard, adjacent: Shard) -> Any:
         """Close two neighbours in favour of one child."""
@@ -122,6 +124,7 @@ class LinesCan:
 
     trims: bool = True
     looks_ahead: bool = True
+    tells_recreation: bool = True
     merges: bool = True
     deletes: bool = True
 
@@ -158,6 +161,7 @@ def _of_kinesis(name: str) -> Callable[[ExitStack, pytest.FixtureRequest], AnyWo
 
 
 WORLDS: dict[str, Callable[[ExitStack, pytest.FixtureRequest], AnyWorld]] = {
+    "tapes": tapes,
     "lines": lines,
     **{name: _of_kinesis(name) for name in sources_servers.WORLDS},
     **sources_tables.WORLDS,

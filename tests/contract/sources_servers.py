@@ -36,6 +36,7 @@ class Abilities:
     takes_arns: bool = True
     looks_ahead: bool = True  # answers AT_TIMESTAMP when no record has come since
     recounts: bool = True
+    tells_recreation: bool = True
     merges: bool = True
     deletes: bool = True
 

@@ -36,6 +36,7 @@ class TableAbilities:
     merges: bool = False
     deletes: bool = True
     reshards: bool = True
+    tells_recreation: bool = True
 
 
 @dataclass

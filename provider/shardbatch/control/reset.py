@@ -27,7 +27,10 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.run.batch_status import utc
 
 #: What helps where a target cannot be used.
-TARGETS = "Give TRIM_HORIZON, an instant with its time zone, or the sequence number of one shard."
+TARGETS = (
+    "Give TRIM_HORIZON, the sequence number of one shard, or, if the stream can be read from one, an instant with its "
+    "time zone."
+)
 #: How a sequence number of any length may be given.
 _SEQUENCE = "sequence:"
 #: A number with fewer digits may be a date or an epoch (of nanoseconds: 19).
@@ -55,7 +58,7 @@ def target_of(text: str | datetime) -> Position:
     if position.kind is Kind.LATEST:
         raise ConfigurationError(
             "A reset cannot go to LATEST, because LATEST is not a fixed place.",
-            remedy="Give the instant from which on records are wanted, the present one for instance.",
+            remedy=f"Give the present instant, if the stream can be read from one. {TARGETS}",
         )
     if position.kind is Kind.SHARD_END:
         raise ConfigurationError("A reset cannot go to the end of a shard.", remedy=TARGETS)

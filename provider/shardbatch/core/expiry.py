@@ -19,9 +19,6 @@ from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.shard import Shard
 
-#: No stream keeps records for less: a look within this time needs no question for the retention.
-LEAST_RETENTION_MS = 3_600_000
-
 
 @dataclass(frozen=True)
 class Kept:
@@ -174,5 +171,5 @@ def _read_up_to(lease: Lease, now_ms: int) -> Instant | None:
 def tip_seen(lease: Lease, now_ms: int) -> int | None:
     """When a read last stood at the tip of the shard while that was open, as far as its row tells: the
     ``caught_up_ms`` of a new row is not one, and the end of a shard may be seen long after its last record."""
-    found_nothing = lease.pending is None and lease.millis_behind_latest == 0
+    found_nothing = lease.pending is None and lease.left_at_tip
     return looked(lease.caught_up_ms, now_ms) if lease.checkpoint.exact or found_nothing else None

@@ -14,7 +14,7 @@ from shardbatch.core.decision import Decision
 from shardbatch.core.position import Position
 from shardbatch.core.root_owner import Holder, RootChange
 from shardbatch.core.rows import Columns, Key, Namespace, Row, Table
-from shardbatch.core.shard import KeyRange, Shard
+from shardbatch.core.shard import Shard
 from shardbatch.core.slice import NOTHING_ODD, LandedFile, Oddities, Trimmed
 from shardbatch.core.start import Begun, EndRecord, Left, Start
 from shardbatch.core.waiting import NO_WAITING, Waiting
@@ -96,15 +96,15 @@ class Capabilities:
     ``lineage``: shards end in favour of children, which name their parents. ``instants``: a read can begin at an
     instant (``AT_TIMESTAMP``), and ``LATEST`` resolves to one. ``arrival_times``: records say when they arrived;
     without that no interval of them can be read. ``place_lives``: how long a read may stand between two records before
-    the service forgets its place; ``None`` if it never does. ``key_space``: the keys that the open shards divide among
-    them, each shard with its ``hash_range``; ``None`` where shards have no ranges.
+    the service forgets its place; ``None`` if it never does. ``least_retention``: how long the service keeps a record
+    at the least, whatever a stream's settings; ``None`` where one may go, and then is a gap, at any age.
     """
 
     lineage: bool
     instants: bool
     arrival_times: bool
     place_lives: timedelta | None = None
-    key_space: KeyRange | None = None
+    least_retention: timedelta | None = None
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Page:
 
 
 class Source(Protocol):
-    """A sharded stream. Errors are :class:`SourceError`."""
+    """A sharded stream. Errors are :class:`SourceError`. What a sequence number is: ``core/position.py``."""
 
     name: str
 

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places in a shard, their order and their text form."""
+"""Places in a shard, their order and their text form.
+
+Each record has a sequence number: one integer that rises from record to record of its shard, as decimal text of any
+length. Where a service counts in parts, as ``ms-seq``, its source folds them into one integer (``ms * 2**64 + seq``)
+and takes that apart again. Several records that were sent as one share its number and are told apart by their
+sub-sequence numbers, from zero on; elsewhere that is zero.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +15,7 @@ from functools import total_ordering
 
 
 class Kind(IntEnum):
-    """What a position is; the values give the order of kinds (KCL's order of sentinels)."""
+    """What a position is; the values give the order of kinds."""
 
     AT_TIMESTAMP = -3
     TRIM_HORIZON = -2
@@ -23,7 +29,7 @@ class Kind(IntEnum):
 class Position:
     """A place in a shard.
 
-    ``AFTER_SEQUENCE_NUMBER`` stands after the record ``sequence_number`` (and, in an aggregate, after its record
+    ``AFTER_SEQUENCE_NUMBER`` stands after the record ``sequence_number`` (and, of several in one, after its record
     ``sub_sequence_number``). Sequence numbers are decimal text of any length and compare as integers.
 
     Such a place may carry an instant, too (``timestamp_ms``): what follows is wanted from the first record on that

@@ -84,7 +84,7 @@ class Oddities:
     """Irregular records that a source met and that people should know of, as numbers of records.
 
     ``foreign`` were delivered although their key is outside their shard's range: a producer may have sent them again,
-    to the right shard. ``broken`` look like an aggregate that cannot be taken apart, and were delivered as they are.
+    to the right shard. ``broken`` look like several in one that cannot be taken apart, and were delivered as they are.
     ``dropped`` were left out, because the stream's options say so. ``below`` were left out because they stand before
     the position that was asked for: they were read already, or came late.
     """

@@ -13,7 +13,7 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.arns import region_for, require_one_region
 from shardbatch.hooks.connections import aws_client, require_id
 from shardbatch.hooks.stream_fields import START, Choices, choose, position_of, rendered, require_ranges, require_zone
-from shardbatch.sources.dynamodb.options import DynamoDBOptions, StreamView, TableName
+from shardbatch.sources.dynamodb.options import DynamoDBOptions, StreamView, TableName, service_limits
 
 if TYPE_CHECKING:
     from shardbatch.core.ports import Source
@@ -62,11 +62,7 @@ class DynamoDBStream:
             )
         require_id("DynamoDBStream(table)", self.address)
         require_id("DynamoDBStream(aws_conn_id)", self.aws_conn_id)
-        require_ranges(
-            self,
-            ("page_records", 1 <= self.page_records <= 1_000, "1 to 1,000"),
-            ("calls_per_second", 0 < self.calls_per_second <= 50, "above 0 and at most 50"),
-        )
+        require_ranges(self, *service_limits(self.page_records, self.calls_per_second))
         require_zone(self.start, "DynamoDBStream")
         self._require_texts(lambda text: "{{" not in str(text))
 
@@ -112,7 +108,7 @@ class DynamoDBStream:
         """The source; no call is made yet.
 
         :param app_name: of no use here.
-        :param budget: of no use here.
+        :param budget: of no use here: there is one way to read.
         :raises ConfigurationError: if the connection or a library is missing.
         """
         region = region_for(self.address, self.region_name)

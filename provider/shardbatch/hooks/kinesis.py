@@ -13,7 +13,7 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.arns import region_for, require_one_region
 from shardbatch.hooks.connections import aws_client, require_id
 from shardbatch.hooks.stream_fields import START, Choices, choose, position_of, rendered, require_ranges, require_zone
-from shardbatch.sources.kinesis.options import Deaggregate, FanOut
+from shardbatch.sources.kinesis.options import Deaggregate, FanOut, StreamName, no_stream, service_limits
 
 if TYPE_CHECKING:
     from shardbatch.core.ports import Source
@@ -69,11 +69,7 @@ class KinesisStream:
                 "KinesisStream has neither or both of a name and stream_arn.", remedy="Give one of them."
             )
         require_id("KinesisStream(aws_conn_id)", self.aws_conn_id)
-        require_ranges(
-            self,
-            ("page_records", 1 <= self.page_records <= 10_000, "1 to 10,000"),
-            ("calls_per_second", 0 < self.calls_per_second <= 5, "above 0 and at most 5"),
-        )
+        require_ranges(self, *service_limits(self.page_records, self.calls_per_second))
         require_zone(self.start, "KinesisStream")
         self._require_texts(lambda text: "{{" not in str(text))
 
@@ -85,13 +81,8 @@ class KinesisStream:
         choose(self, CHOICES, known)
 
     def _require_address(self) -> None:
-        arn = self.address.startswith("arn:")
-        named = ":stream/" in self.address and ":kinesis:" in self.address if arn else not {"/", ":"} & {*self.address}
-        if not named or (self.stream_arn and not arn):
-            raise ConfigurationError(
-                f"KinesisStream({self.address!r}) is neither the name nor the ARN of a Kinesis stream.",
-                remedy="Give a name, or an ARN like arn:aws:kinesis:REGION:ACCOUNT:stream/NAME.",
-            )
+        if StreamName.parse(self.address).arn is None and self.stream_arn:
+            raise no_stream(self.address)
 
     @property
     def address(self) -> str:

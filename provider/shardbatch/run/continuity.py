@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
+from datetime import timedelta
 
-from shardbatch.core.expiry import LEAST_RETENTION_MS, Kept, born_after, looked, tip_seen
+from shardbatch.core.expiry import Kept, born_after, looked, tip_seen
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Capabilities, Page
@@ -35,9 +36,10 @@ def longest_ms(can: Capabilities) -> int:
     The service may have forgotten its place by then, so nothing is lost by it. And no answer that is believed is older
     than clocks may differ.
     """
-    if can.place_lives is None:
+    lives = _ms(can.place_lives)
+    if lives is None:
         return CLOCKS_APART_MS
-    return min(CLOCKS_APART_MS, int(can.place_lives.total_seconds() * 1000))
+    return min(CLOCKS_APART_MS, lives)
 
 
 class Continuity:
@@ -53,6 +55,7 @@ class Continuity:
         self._lease = lease
         self._kept = kept
         self._longest_ms = longest_ms(consumer.source.capabilities)
+        self._least_ms = _ms(consumer.source.capabilities.least_retention)
         self._place = lease.checkpoint
         self._arrival_ms = lease.checkpoint_arrival_ms
         self._look_ms: int | None = None
@@ -151,7 +154,16 @@ class Continuity:
             return False  # what is older than the interval is there
         if begins and interval is None and self._look_ms is None and self._lease.caught_up_ms is None:
             return False  # a row of version 1, which does not say since when the shard is known
-        return not self._all_since(self._seen(now), now)
+        seen = self._seen(now)
+        if begins and not page.checkpoint_gone and self._in_time(seen, now):
+            return False
+        return not self._all_since(seen, now)
+
+    def _in_time(self, since_ms: int | None, now: int) -> bool:
+        """Whether a shard of which nothing was read is read soon enough after its last look, or after its row was made,
+        where nothing else could tell: no record at its place, no time for which the stream keeps one."""
+        known = self._least_ms is not None or self._kept().retention_ms is not None
+        return not known and since_ms is not None and now - since_ms < CLOCKS_APART_MS
 
     def _surely_lost(self, trimmed: Trimmed, now: int) -> bool:
         """Whether the service's word for a loss stands against every look: it says that unread records are gone, or it
@@ -165,7 +177,8 @@ class Continuity:
     def _all_since(self, since_ms: int | None, now: int) -> bool:
         if since_ms is None:
             return False
-        return now - since_ms < LEAST_RETENTION_MS or self._kept().all_since(since_ms, now)
+        young = self._least_ms is not None and now - since_ms < self._least_ms
+        return young or self._kept().all_since(since_ms, now)
 
     def _seen(self, now: int) -> int | None:
         """When nothing of it was unread, as far as is known: a look at its tip, what was read of its parents, or the
@@ -203,6 +216,10 @@ class Continuity:
             f"GAP in shard {self._lease.shard_id} after {gap.after}: {gap.reason}; first available is "
             f"{gap.first_available}."
         )
+
+
+def _ms(time: timedelta | None) -> int | None:
+    return None if time is None else int(time.total_seconds() * 1000)
 
 
 def _closed(gap: Gap, first: str | None, arrival: int | None) -> Gap:

@@ -34,7 +34,7 @@ def times_of(seconds: Sequence[float | None]) -> pa.Array:
 def batch_of(
     numbers: Sequence[str], keys: Sequence[str], arrivals: Sequence[Any] | pa.Array, data: Sequence[bytes]
 ) -> pa.RecordBatch:
-    """Records that did not come in an aggregate.
+    """Records of which each was sent by itself.
 
     :param numbers: their sequence numbers.
     :param arrivals: when each arrived, ``None`` where that is not known.

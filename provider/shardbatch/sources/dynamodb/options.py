@@ -31,6 +31,14 @@ class StreamView(Choice):
         return self is StreamView.KEYS_ONLY or view_type in (self.value, StreamView.NEW_AND_OLD_IMAGES.value)
 
 
+def service_limits(page_records: int, calls_per_second: float) -> tuple[tuple[str, bool, str], ...]:
+    """Of what authors may choose, too: its name, whether it can be asked of the service, and what can."""
+    return (
+        ("page_records", 1 <= page_records <= MOST_RECORDS, "1 to 1,000"),
+        ("calls_per_second", 0 < calls_per_second <= MOST_CALLS_PER_SECOND, "above 0 and at most 50"),
+    )
+
+
 @dataclass(frozen=True)
 class DynamoDBOptions:
     """How a stream is read.
@@ -57,8 +65,7 @@ class DynamoDBOptions:
     def __post_init__(self) -> None:
         zero = timedelta(0)
         ranges = (
-            ("page_records", 1 <= self.page_records <= MOST_RECORDS, "1 to 1,000"),
-            ("calls_per_second", 0 < self.calls_per_second <= MOST_CALLS_PER_SECOND, "above 0 and at most 50"),
+            *service_limits(self.page_records, self.calls_per_second),
             ("idle_interval", self.idle_interval >= zero, "zero or more"),
             ("attempts", self.attempts >= 1, "1 or more"),
             ("throttles", self.throttles >= 1, "1 or more"),

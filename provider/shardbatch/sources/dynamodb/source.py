@@ -41,8 +41,14 @@ class DynamoDBSource:
     :raises ConfigurationError: for a text that names no table.
     """
 
-    #: An iterator lives for 15 minutes (DynamoDB API reference, GetShardIterator).
-    capabilities = Capabilities(lineage=True, instants=True, arrival_times=True, place_lives=timedelta(minutes=15))
+    capabilities = Capabilities(
+        lineage=True,
+        instants=True,
+        arrival_times=True,
+        place_lives=timedelta(minutes=15),  # an iterator's (DynamoDB API reference, GetShardIterator)
+        # A stream keeps 24 hours, which cannot be set; an hour is far below that, whatever clocks differ by.
+        least_retention=timedelta(hours=1),
+    )
     words = WORDS
 
     def __init__(
