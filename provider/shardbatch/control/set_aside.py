@@ -35,7 +35,7 @@ def at_work(action: Action, batch: Batch) -> Stays | None:
     """Why an undecided batch is left to its owner, if that is known to be at work."""
     if not action.at_work(batch.owner):
         return None
-    why = "its owner is at work on it; end that run, or {}: its commit fails then, changing nothing"
+    why = "its owner is at work on it; end that run, or {}: then its commit fails and changes nothing"
     return Stays(why.format(FORCE))
 
 

@@ -48,7 +48,7 @@ def by_new_names(given: Mapping[str, Any], names: Mapping[str, str], where: str)
         if new in found:
             raise ConfigurationError(f"{where} has {old} and {new}, which are the same.", remedy=f"Give {new} only.")
         found[new] = found.pop(old)
-        warn(f"{where}: {old}= has another name, write {new}=.", stacklevel=4)
+        warn(f"{where}: {old}= is deprecated; use {new}=.", stacklevel=4)
     return found
 
 

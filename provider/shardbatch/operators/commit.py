@@ -155,7 +155,8 @@ class CommitOperator(Step):
         waiting = ti.xcom_pull(task_ids=self.freeze_task, key="waiting") or {"count": 0, "shards": []}
         if waiting["count"]:
             named = ", ".join(waiting["shards"])
-            text = f"Records of {waiting['count']} shards expired unread; what is left of them waits: {named}."
+            text = f"Records of {waiting['count']} shards expired unread; "
+            text += f"the rest of these shards waits for accept-gap: {named}."
             problems.append({"kind": "gap", "text": text[:LONGEST_PROBLEM]})
         for problem in problems:
             self.log.warning("%s", problem["text"])

@@ -93,8 +93,12 @@ class _Task:
         """Read every lease and the children that become ready."""
         limits, clock = self.consumer.limits, self.consumer.clock
         if self.deadline <= self.started:
-            text = "The run's time is over (run_duration is {}, and Airflow's own limits count): one answer of each"
-            self.consumer.warn((text + " shard is read, and the next run goes on.").format(limits.run_duration))
+            limit = "Airflow's limits"
+            if limits.run_duration is not None:
+                limit = f"run_duration ({limits.run_duration}) or {limit}"
+            self.consumer.warn(
+                f"The time for reading is over, by {limit}: one more answer of each shard is read, no more."
+            )
         with self.renewal.running():
             longest_wait = WAIT_PART * longest_ms(self.consumer.source.capabilities) / 1000
             turns = Turns(clock, limits.concurrency, self.deadline, longest_wait)
@@ -155,7 +159,7 @@ class _Task:
             return []
         try:
             lost = held.lost
-        except StoreError as silent:  # it was landed before, or not at all; whose the lease is, nobody knows
+        except StoreError as silent:  # it was landed before, or not at all; it is unknown who has the lease
             self._failed(held, silent)
             self._count(held.stop)
             return []

@@ -209,7 +209,7 @@ def test_an_owner_is_asked_for_alike(airflow: Airflow, ways: Ways, name: str, st
             assert (state, left) == ("unknown", True)
             assert isinstance(task, str)
             for text in (told, task):
-                assert text.startswith(f"OwnerUnknown: What {OWNER} has is left as it is.")
+                assert text.startswith(f"OwnerUnknown: The leases and batches of {OWNER} were not changed.")
                 assert "--force (force=True of the operator)" in text
         else:
             assert task == told
@@ -252,7 +252,7 @@ REFUSED: list[tuple[str, Any, tuple[str, ...], dict[str, Any], str]] = [
     ("accept-gap", AcceptGapOperator, (), {}, "No gaps were chosen"),
     ("accept-gap", AcceptGapOperator, ("--shard", "s-free"), {"shards": ["s-free"]}, "no gap waits on it"),
     ("reset", ResetOperator, ("--all",), {"every": True}, "No position"),
-    ("reset", ResetOperator, ("--all", "--to", "LATEST"), {"every": True, "to": "LATEST"}, "only the stream knows"),
+    ("reset", ResetOperator, ("--all", "--to", "LATEST"), {"every": True, "to": "LATEST"}, "not a fixed place"),
     ("reset", ResetOperator, ("--shard", "x", "--to", "TRIM_HORIZON"), {"shards": "x", "to": "TRIM_HORIZON"}, "'x'"),
     ("forget-root", ForgetRootOperator, ("--root", "/x", "--batch", "b7"), {"root": "/x", "batch_id": "b7"}, "'b7'"),
     ("adopt-root", AdoptRootOperator, ("--root", "/lake"), {"root": "/lake"}, "Give --staging (staging= of the"),

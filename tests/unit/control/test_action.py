@@ -130,7 +130,7 @@ def test_where_nobody_can_be_asked_an_owner_is_foreign() -> None:
 
 def test_a_question_that_fails_stops_the_verb_and_names_force() -> None:
     for ask in (action(liveness=silent).at_work, action(liveness=silent).fate):
-        with pytest.raises(OwnerUnknown, match=r"left as it is\. Airflow gives no answer\. .*--force \(force=True"):
+        with pytest.raises(OwnerUnknown, match=r"were not changed\. Airflow gives no answer\. .*--force \(force=True"):
             ask(OWNER)
 
 

@@ -21,8 +21,6 @@ from shardbatch.errors import OwnerUnknown
 from shardbatch.stores.memory import MemoryStore
 from tests.unit.cli.rows import NAMESPACE, NOW, OWNER, filled
 
-FREE = ""
-
 
 def action(verdict: Verdict | None = None, **changes: Any) -> Action:
     given: dict[str, Any] = {

@@ -39,14 +39,14 @@ def old(made: Callable[[], Any], says: str) -> Any:
 
 
 def test_the_connection_of_staging() -> None:
-    with pytest.warns(AirflowProviderDeprecationWarning, match=r"^Staging: conn_id= .* write aws_conn_id=\.$") as told:
+    with pytest.warns(AirflowProviderDeprecationWarning, match=r"^Staging: conn_id= .* use aws_conn_id=\.$") as told:
         found = Staging("s3://lake/staging", conn_id="lake")  # type: ignore[call-arg]
     assert [warning.filename for warning in told] == [__file__]
     new = Staging("s3://lake/staging", aws_conn_id="lake")
     assert found == new == Staging("s3://lake/staging", "lake")
     assert (repr(found), hash(found)) == (repr(new), hash(new))
     assert found.rendered(str) == new
-    assert old(lambda: new.conn_id, r"^Staging\.conn_id .* write aws_conn_id\.$") == "lake"
+    assert old(lambda: new.conn_id, r"^Staging\.conn_id .* use aws_conn_id\.$") == "lake"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_the_connection_in_a_setting(text: str, meant: object) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read(text.format("aws_conn_id"), "--where") == meant
-    assert old(lambda: read(text.format("conn_id"), "--where"), r"^--where: conn_id= .* write aws_conn_id=") == meant
+    assert old(lambda: read(text.format("conn_id"), "--where"), r"^--where: conn_id= .* use aws_conn_id=") == meant
 
 
 def made(**given: Any) -> Any:
@@ -81,8 +81,8 @@ def made(**given: Any) -> Any:
 def test_the_policies_of_a_group() -> None:
     own, staging = Policies(sink="own"), Staging("s3://lake/staging", "lake")
     new = made(policies=own, staging=staging)
-    assert old(lambda: made(policy=own, staging=staging), r"^StreamBatch: policy= .* write policies=\.$") == new
-    before = old(lambda: Staging("s3://lake/staging", conn_id="lake"), "write aws_conn_id")  # type: ignore[call-arg]
+    assert old(lambda: made(policy=own, staging=staging), r"^StreamBatch: policy= .* use policies=\.$") == new
+    before = old(lambda: Staging("s3://lake/staging", conn_id="lake"), "use aws_conn_id")  # type: ignore[call-arg]
     assert made(policies=own, staging=before) == new
 
 
@@ -103,7 +103,7 @@ APPLICATION: dict[str, Any] = {
     ],
 )
 def test_the_task_that_an_operator_names(kind: Any, before: str, now: str) -> None:
-    with pytest.warns(AirflowProviderDeprecationWarning, match=f"^{kind.__name__}: {before}= .* write {now}=") as told:
+    with pytest.warns(AirflowProviderDeprecationWarning, match=f"^{kind.__name__}: {before}= .* use {now}=") as told:
         task = kind(task_id="t", **{before: "other"}, **APPLICATION)
     assert [warning.filename for warning in told] == [__file__]
     assert getattr(task, now) == getattr(kind(task_id="t", **{now: "other"}, **APPLICATION), now) == "other"
@@ -111,7 +111,7 @@ def test_the_task_that_an_operator_names(kind: Any, before: str, now: str) -> No
 
 def test_the_freeze_task_of_an_end_record() -> None:
     task = EmptyOperator(task_id="work")
-    old(lambda: record_end(task, freeze="freeze", **APPLICATION), "^record_end: freeze= .* write freeze_task=")  # type: ignore[call-arg]
+    old(lambda: record_end(task, freeze="freeze", **APPLICATION), "^record_end: freeze= .* use freeze_task=")  # type: ignore[call-arg]
     assert task.leaves_end_record  # type: ignore[attr-defined]
 
 
