@@ -86,7 +86,8 @@ def freeze_changes(
         held = shards[shard_id]
         writer = area.slice(NAMESPACE, shard_id, TRIM_HORIZON)
         rows = [change.row() for change in held]
-        writer.write(pa.RecordBatch.from_pylist(rows, schema=PAGE_SCHEMA))
+        for first in range(0, len(rows), 100):
+            writer.write(pa.RecordBatch.from_pylist(rows[first : first + 100], schema=PAGE_SCHEMA))
         files = writer.finish()
         children = tuple(sorted(child for child, its in above.items() if shard_id in its))
         arrivals = writer.arrivals_ms or (None, None)
