@@ -27,7 +27,7 @@ HEAD = """\
 # if it stands in CHANGELOG.md, and the old name works with a warning (provider/shardbatch/hooks/renamed.py).
 # Written by: python -m tests.support.public_names
 """
-MODULES = ("shardbatch", "shardbatch.spark", "shardbatch.local", "shardbatch.errors")
+MODULES = ("shardbatch", "shardbatch.spark", "shardbatch.spark.dynamodb", "shardbatch.local", "shardbatch.errors")
 #: Classes whose instances users get from a function of ours.
 HANDED_OUT = (SparkBatch, LandedBatch)
 #: What is said of an argument of the command line.
@@ -53,6 +53,7 @@ def arguments(made: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     if not isinstance(made, type):
         return dict(inspect.signature(made).parameters)
     found: dict[str, inspect.Parameter] = {}
+    more: dict[str, inspect.Parameter] = {}
     for base in ours(made):
         if "__init__" in vars(base):
             given = inspect.signature(base.__init__).parameters
