@@ -96,8 +96,7 @@ class _Task:
             text = "The run's time is over (run_duration is {}, and Airflow's own limits count): one answer of each"
             self.consumer.warn((text + " shard is read, and the next run goes on.").format(limits.run_duration))
         with self.renewal.running():
-            longest_wait = WAIT_PART * longest_ms(self.consumer.source.capabilities) / 1000
-            turns = Turns(clock, limits.concurrency, self.deadline, longest_wait)
+            turns = Turns(clock, limits.concurrency, self.deadline, self._longest_wait)
             turns.run([self._begin(lease) for lease in mine], self._finished, self.stop.set)
         self.landed.seconds = round(clock.monotonic() - self.started, 3)
         return self.landed
@@ -131,6 +130,9 @@ class _Task:
             self.children.enrol,
         )
         return (yield from read_shard(read))
+
+    def _longest_wait(self) -> float:
+        return WAIT_PART * longest_ms(self.consumer.source.capabilities) / 1000
 
     def _waited(self, waiting: Waiting) -> None:
         with self.lock:
