@@ -13,6 +13,7 @@ from shardbatch.core.batch import BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ShardErrors
+from shardbatch.core.shortlist import shortened
 from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
 from shardbatch.core.stop import Stop
 from shardbatch.core.waiting import NO_WAITING, Waiting
@@ -197,7 +198,7 @@ class _Task:
         """Note that a shard could not be read, or that its records could not be landed. The latter fails the task under
         every policy. If the task has to fail, the other shards stop and land what they have."""
         self.first_error = self.first_error or error
-        self.landed.errors[held.shard_id] = named(error)[:SHORT]
+        self.landed.errors[held.shard_id] = shortened(named(error), SHORT)
         done = "noted on its lease" if isinstance(error, StoreError) else "read"
         if isinstance(error, StagingError):
             self.unlanded = self.unlanded or error

@@ -50,8 +50,8 @@ class Turns:
     """
 
     def __init__(self, clock: Clock, concurrency: int, deadline: float, longest_wait: Callable[[], float]) -> None:
-        """:param longest_wait: seconds within which a shard that waits has its next turn, or it has to begin anew. It is
-        called once a shard has been read and others wait; what it raises is the error of that shard."""
+        """:param longest_wait: seconds within which a shard that waits has its next turn, or it has to begin anew. It
+        is called once a shard has been read and others wait; what it raises is the error of that shard."""
         self._longest_wait = longest_wait
         self._clock = clock
         self._concurrency = concurrency
