@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shardbatch.errors import ConfigurationError, VerbRefused
+from shardbatch.core.shortlist import shortlist
+from shardbatch.errors import ConfigurationError, OwnerUnknown, VerbRefused
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import Stream
@@ -28,8 +29,9 @@ _FLAGS = {"true": True, "false": False}
 class ActionOperator(RendersOnce):
     """The base of all actions.
 
-    Its output is a small dictionary: ``verb``, ``preview``, ``counts`` of results, the first ``rows``, and the rows
-    that were ``left``, each with the reason.
+    Its output is a small dictionary: ``verb``, ``preview``, ``counts`` of results, the first ``rows``, and the first of
+    those that were ``left``, each with the reason. ``unknown`` counts those that were left because Airflow did not say
+    whether their owner has finished: then the task is tried again.
 
     :param app_name: the application, templated.
     :param stream: the stream that the application reads; the action does not call the stream.
@@ -89,8 +91,10 @@ class ActionOperator(RendersOnce):
             )
             if answer["left"] and not preview:
                 context["ti"].xcom_push(key="return_value", value=answer)
-                said = "; ".join(f"{name}: {why}" for name, why in answer["left"].items())
-                raise VerbRefused(f"{self.verb} left something as it was: {said}.")
+                rows = [f"{name}: {why}" for name, why in answer["left"].items()]
+                said = shortlist(rows, most=len(rows), between="; ", total=answer["counts"]["left"])
+                refused = OwnerUnknown if answer["unknown"] else VerbRefused
+                raise refused(f"{self.verb} left something as it was: {said}.")
         return answer
 
 
