@@ -23,8 +23,9 @@ def get_provider_info() -> dict[str, Any]:
     }
 
 
-OPERATORS = ("claim", "read", "freeze", "spark", "commit", "actions", "replay")
-HOOKS = ("streams", "leases", "staging")
+#: The modules of public names: a test compares them with those of ``shardbatch``. ``streams`` is for sources of others.
+OPERATORS = ("claim", "read", "freeze", "spark", "commit", "end_record", "actions", "root_actions", "replay")
+HOOKS = ("streams", "kinesis", "leases", "staging")
 
 
 def _modules(part: str, names: tuple[str, ...]) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import airflow
 import jsonschema
 
+import shardbatch
 from shardbatch.get_provider_info import get_provider_info
 
 
@@ -43,3 +44,11 @@ def test_the_settings_have_defaults() -> None:
     from airflow.sdk.configuration import conf
 
     assert conf.get("shardbatch", "deployment_id") == ""
+
+
+def test_it_names_every_module_that_has_an_operator_or_a_hook_of_ours() -> None:
+    info = get_provider_info()
+    homes = {f"shardbatch.{home}" for home in shardbatch._HOMES.values()}
+    for part in ("operators", "hooks"):
+        named = {module for entry in info[part] for module in entry["python-modules"]}
+        assert {home for home in homes if home.startswith(f"shardbatch.{part}.")} <= named
