@@ -26,6 +26,17 @@ if TYPE_CHECKING:
 _FLAGS = {"true": True, "false": False}
 
 
+def flag_of(name: str, value: bool | str) -> bool:
+    """The value of an argument that is a switch, also if a template made a text of it.
+
+    :raises ConfigurationError: for another text.
+    """
+    flag = _FLAGS.get(str(value).lower())
+    if flag is None:
+        raise ConfigurationError(f"{name}={value!r} is not known.", remedy="It is true or false.")
+    return flag
+
+
 class ActionOperator(RendersOnce):
     """The base of all actions.
 
@@ -78,9 +89,7 @@ class ActionOperator(RendersOnce):
     def execute(self, context: Context) -> dict[str, Any]:
         """Act, or report what would be done."""
         with final_errors():
-            preview = _FLAGS.get(str(self.preview).lower())
-            if preview is None:
-                raise ConfigurationError(f"preview={self.preview!r} is not known.", remedy="It is true or false.")
+            preview = flag_of("preview", self.preview)
             answer = self.actions().perform(
                 self.verb,
                 context,

@@ -271,8 +271,7 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
         if (yield):
             writer.rest()
             yield
-        if tally.end.late():
-            tally.end.stop = Stop.TURN
+        if tally.end.after_turns():
             return
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from shardbatch import (
     KinesisStream,
     ParkBatchOperator,
     ReleaseOperator,
+    ReplayBatchOperator,
     ResetOperator,
     SetAsideBatchOperator,
     SQLLeases,
@@ -30,13 +32,14 @@ from shardbatch import (
     UnparkBatchOperator,
 )
 from shardbatch.control.verbs import VERBS
+from shardbatch.core.batch import BatchState
 from shardbatch.core.rows import TABLES
 from shardbatch.errors import OwnerUnknown
 from shardbatch.stores.sql import SQLStore
 from tests.support.actions import run
 from tests.support.metadata import Metadata
 from tests.unit.cli.caller import call
-from tests.unit.cli.rows import NAMESPACE, OTHER, OWNER, filled
+from tests.unit.cli.rows import NAMESPACE, OTHER, OWNER, filled, frozen_batch
 
 #: The run of the owner of the batch ``b2`` and of the lease of ``s-held``.
 DAG, RUN, TASK = "orders", "scheduled__2026-11-28T00:00:00+00:00", "orders.work"
@@ -315,6 +318,51 @@ def test_verbs_that_ask_for_no_owner_do_what_they_are_told_alike(
     told = ways.command(name, words, preview=False)
     assert ways.task(operator, given, preview=False) == told
     assert {result for result, _, _ in told.values()} == results  # type: ignore[union-attr]
+    assert ways.rows("task") == ways.rows("command")
+
+
+#: A replay that is refused, with a piece of what is said.
+NO_REPLAY = {
+    "b2": "ReplayRefused: Batch b2 is FROZEN",
+    "b7": "ConfigurationError: There is no batch 'b7'",
+    "foreign": "ConfigurationError: Batch foreign belongs to staging/orders",
+    "gone": "SlicesGone: Batch gone cannot be replayed: of its files 1 missing, the first is orders-etl/orders/",
+}
+
+
+def replayed(ways: Ways, batch_id: str, *, preview: bool) -> tuple[Any, Any]:
+    """What the command and the operator answer: the run, without its id, or the error."""
+    act = () if preview else ("--yes", "--reason", "ticket 7")
+    answer = call("replay", *WHERE, "--leases", "sql://leases_command", "--batch", batch_id, *act)
+    command: Any = json.loads(answer.out) if answer.out else answer.err.strip()
+    given = {"task_id": "verb", "app_name": "orders-etl", "stream": KinesisStream("orders"), "reason": "ticket 7"}
+    task = ReplayBatchOperator(**given, batch_id=batch_id, leases=SQLLeases("leases_task"), preview=f"{preview}")
+    try:
+        operator: Any = run(task)["rows"]
+    except AirflowFailException as error:
+        operator = f"{type(error).__name__}: {error}"
+    for found in (command, operator):
+        if isinstance(found, list):
+            found[0].pop("run_id")
+    return command, operator
+
+
+def test_a_replay_is_previewed_and_refused_alike(airflow: Airflow, ways: Ways, tmp_path: Path) -> None:
+    staging = tmp_path / "staging"
+    staging.mkdir()
+    away = staging / "orders-etl" / "orders" / "batches" / "gone" / "manifest.json"
+    for store in ways._stores.values():
+        store.create(frozen_batch("foreign", OTHER, BatchState.COMMITTED))
+        store.create(replace(frozen_batch("gone", state=BatchState.COMMITTED), manifest_uri=str(away)))
+    for batch_id, text in NO_REPLAY.items():
+        command, operator = replayed(ways, batch_id, preview=False)
+        assert operator == command
+        assert text in command
+    for batch_id, files in (("gone", "1 missing"), ("b1", "not known from here")):
+        command, operator = replayed(ways, batch_id, preview=True)
+        assert operator == command
+        assert command[0]["result"] == "would start"
+        assert command[0]["files"].startswith(files)
     assert ways.rows("task") == ways.rows("command")
 
 
