@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shardbatch.core.policies import ShardErrors as ShardErrors
     from shardbatch.core.policies import Sink as Sink
     from shardbatch.core.policies import StartingPosition as StartingPosition
+    from shardbatch.hooks.dynamodb import DynamoDBStream as DynamoDBStream
     from shardbatch.hooks.kinesis import KinesisStream as KinesisStream
     from shardbatch.hooks.leases import DynamoDBLeases as DynamoDBLeases
     from shardbatch.hooks.leases import SQLLeases as SQLLeases
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from shardbatch.operators.root_actions import SumMarkersOperator as SumMarkersOperator
     from shardbatch.operators.spark import SparkSubmitBatchOperator as SparkSubmitBatchOperator
     from shardbatch.params import batch_params as batch_params
+    from shardbatch.sources.dynamodb.options import StreamView as StreamView
     from shardbatch.sources.kinesis.options import Deaggregate as Deaggregate
     from shardbatch.sources.kinesis.options import FanOut as FanOut
     from shardbatch.task_group import StreamBatch as StreamBatch
@@ -62,6 +64,7 @@ _HOMES = {
     "Deaggregate": "sources.kinesis.options",
     "DropBatchOperator": "operators.actions",
     "DynamoDBLeases": "hooks.leases",
+    "DynamoDBStream": "hooks.dynamodb",
     "FanOut": "sources.kinesis.options",
     "ForgetRootOperator": "operators.root_actions",
     "FreezeOperator": "operators.freeze",
@@ -85,6 +88,7 @@ _HOMES = {
     "Staging": "hooks.staging",
     "StartingPosition": "core.policies",
     "StreamBatch": "task_group",
+    "StreamView": "sources.dynamodb.options",
     "SumMarkersOperator": "operators.root_actions",
     "UnparkBatchOperator": "operators.actions",
     "batch_params": "params",

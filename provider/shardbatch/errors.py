@@ -12,12 +12,12 @@
     │   ├── ApplicationTaken        another DAG or group already claims this application's leases
     │   ├── OutputTaken             an output root belongs to another application
     │   ├── StagingMoved            unfinished slices or batches are in another folder than staging is set to
-    │   └── ImportUnfinished        an import of KCL's leases has begun and has not ended; until then claims fail
+    │   └── ImportUnfinished        an import of leases has begun and has not ended; until then claims fail
     ├── SourceError                 the stream could not be read
     │   ├── StreamNotFound
     │   ├── ShardNotFound
     │   ├── Throttled               refused for the rate; the reader waits and asks again
-    │   ├── IteratorExpired         the reader requests another one from its last position
+    │   ├── IteratorExpired         the read begins anew at its last position
     │   └── InvalidAnswer           an answer that cannot be trusted (cut short, no end and no children, …)
     ├── StoreError                  the lease store could not be read or written
     │   └── StoreNotFound           its table is missing and must not be created
@@ -141,7 +141,7 @@ class StagingMoved(ConfigurationError):
 
 
 class ImportUnfinished(ConfigurationError):
-    """An import of KCL's leases into this application has begun and has not ended; until then claims fail."""
+    """An import of leases into this application has begun and has not ended; until then claims fail."""
 
     remedy = "Run 'airflow shardbatch import-kcl' again: it finishes the import. Or choose another app_name."
 
@@ -184,7 +184,7 @@ class Throttled(SourceError):
 
 
 class IteratorExpired(SourceError):
-    """The service has forgotten the place of a read (its iterator): it was not asked in time."""
+    """The service has forgotten the place of a read: it was not asked in time."""
 
 
 class InvalidAnswer(SourceError):

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 
 import pytest
 
-from shardbatch.core.ports import Source
+from shardbatch.core.ports import Page, Source
 from shardbatch.core.shard import Shard
-from tests.contract import sources_servers
+from tests.contract import sources_servers, sources_tables
+from tests.contract.sources_tapes import tapes
 from tests.support.lines.files import LineFiles
 from tests.support.lines.source import LinesSource
 
@@ -25,6 +26,9 @@ class Abilities(Protocol):
 
     trims: bool  # forgets records
     looks_ahead: bool  # reads from LATEST before any record came
+    tells_recreation: bool  # tells a stream from an earlier one of its name
+    merges: bool  # makes one shard of two
+    deletes: bool  # a deleted stream can be read no more
 
 
 class AnyStream(Protocol):
@@ -43,11 +47,11 @@ class AnyStream(Protocol):
         ...
 
     def put(self, *texts: str, into: Shard | None = None) -> list[str]:
-        """Write records into a shard, by default the first; their sequence numbers."""
+        """Write records into a shard, by default the first; the texts of their places."""
         ...
 
     def split(self, shard: Shard) -> Any:
-        """Close a shard in favour of two children."""
+        """Close a shard in favour of two children. This and `merge` only where the source has lineage."""
 
     def merge(self, shard: Shard, adjacent: Shard) -> Any:
         """Close two neighbours in favour of one child."""
@@ -72,6 +76,14 @@ class AnyWorld(Protocol):
 
     def stream(self, shards: int = 1) -> AnyStream:
         """A new stream."""
+        ...
+
+    def texts(self, *pages: Page) -> list[str]:
+        """What was written, of the records of some pages."""
+        ...
+
+    def key(self, text: str) -> str:
+        """The partition key of the record that a text made."""
         ...
 
 
@@ -112,12 +124,17 @@ class LinesCan:
 
     trims: bool = True
     looks_ahead: bool = True
+    tells_recreation: bool = True
+    merges: bool = True
+    deletes: bool = True
 
 
 class LinesWorld:
     """A folder of streams of lines."""
 
     can = LinesCan()
+    texts = staticmethod(sources_servers.texts)
+    key = staticmethod(sources_servers.key)
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -144,6 +161,8 @@ def _of_kinesis(name: str) -> Callable[[ExitStack, pytest.FixtureRequest], AnyWo
 
 
 WORLDS: dict[str, Callable[[ExitStack, pytest.FixtureRequest], AnyWorld]] = {
+    "tapes": tapes,
     "lines": lines,
     **{name: _of_kinesis(name) for name in sources_servers.WORLDS},
+    **sources_tables.WORLDS,
 }

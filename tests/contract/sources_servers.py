@@ -36,6 +36,9 @@ class Abilities:
     takes_arns: bool = True
     looks_ahead: bool = True  # answers AT_TIMESTAMP when no record has come since
     recounts: bool = True
+    tells_recreation: bool = True
+    merges: bool = True
+    deletes: bool = True
 
 
 class Hurried:
@@ -68,6 +71,12 @@ class World:
     advance: Callable[[timedelta], None]
     restore: Callable[[], None] = lambda: None
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+
+    def texts(self, *pages: Page) -> list[str]:
+        return texts(*pages)
+
+    def key(self, text: str) -> str:
+        return key(text)
 
     @cached_property
     def client(self) -> Any:
@@ -153,6 +162,11 @@ class Stream:
 
 def texts(*pages: Page) -> list[str]:
     return [data.decode() for page in pages for data in page.records.column("data").to_pylist()]
+
+
+def key(text: str) -> str:
+    """The partition key of the record that a text makes."""
+    return f"k-{text}"
 
 
 def only(source: Source) -> Shard:

@@ -66,7 +66,11 @@ class ScriptedStream:
     """
 
     capabilities = Capabilities(
-        lineage=True, instants=True, arrival_times=True, place_lives=timedelta(minutes=5), key_space=HASH_KEYS
+        lineage=True,
+        instants=True,
+        arrival_times=True,
+        place_lives=timedelta(minutes=5),
+        least_retention=timedelta(hours=1),
     )
     words = Words(busy="The script refuses calls: change the script", look=" in the script")
 

@@ -18,7 +18,11 @@ from shardbatch.local import Fault, FaultKind
 from tests.support.public_names import MODULES, TABLE, arguments, public, table
 
 #: What a class needs to be made, where it needs anything.
-NEEDED: dict[str, dict[str, Any]] = {"KinesisStream": {"name": "orders"}, "Fault": {"operation": "*"}}
+NEEDED: dict[str, dict[str, Any]] = {
+    "KinesisStream": {"name": "orders"},
+    "DynamoDBStream": {"table": "orders"},
+    "Fault": {"operation": "*"},
+}
 NAMES = {(module, name): value for module in MODULES for name, value in public(module).items()}
 ENUMS = {name: value for (_, name), value in NAMES.items() if isinstance(value, type) and issubclass(value, Enum)}
 

@@ -15,7 +15,6 @@ from airflow.cli.cli_config import ARG_OUTPUT, ActionCommand, Arg, GroupCommand,
 
 from shardbatch.control.verb import Argument, Verb
 from shardbatch.control.verbs import MIGRATE, REPLAY, VERBS
-from shardbatch.kcl.verbs import IMPORT_KCL
 
 
 def _count(text: str) -> int:
@@ -62,7 +61,18 @@ STAGING = Arg(
 STORE = (APP_NAME, STREAM_NAME, LEASES)
 
 #: Verbs that ask for more than the rows and staging, and the commands that do it.
-OWN_COMMANDS = {REPLAY.name: "replay", IMPORT_KCL.name: "import_kcl", MIGRATE.name: "migrate"}
+OWN_COMMANDS = {REPLAY.name: "replay", "import-kcl": "import_kcl", MIGRATE.name: "migrate"}
+
+
+def _of_kcl() -> tuple[Verb, ...]:
+    """The verb of the wing for KCL, which can be deleted."""
+    try:
+        from shardbatch.kcl.verbs import IMPORT_KCL
+    except ModuleNotFoundError as error:
+        if error.name not in ("shardbatch.kcl", "shardbatch.kcl.verbs"):
+            raise
+        return ()
+    return (IMPORT_KCL,)
 
 
 def _argument(argument: Argument) -> Arg:
@@ -132,7 +142,6 @@ GROUP = GroupCommand(
             func=lazy_load_command("shardbatch.cli.commands.batches"),
             args=(*STORE, LIMIT, ARG_OUTPUT),
         ),
-        *map(_command, VERBS.values()),
-        _command(IMPORT_KCL),
+        *map(_command, (*VERBS.values(), *_of_kcl())),
     ),
 )

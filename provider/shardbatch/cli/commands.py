@@ -6,12 +6,10 @@ Exit codes: 0 done, 1 an error (one line on standard error), 2 wrong arguments, 
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from argparse import Namespace as Arguments
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 
 from shardbatch.cli import answer, tables
 from shardbatch.cli.opened import (
@@ -20,7 +18,6 @@ from shardbatch.cli.opened import (
     leases_named,
     liveness_of,
     named,
-    now_ms,
     opened,
     opened_store,
     person,
@@ -30,10 +27,9 @@ from shardbatch.control import applications as listing
 from shardbatch.control import status as statuses
 from shardbatch.control.action import Done
 from shardbatch.control.replay_run import note_replay, plan_replay
-from shardbatch.control.reset import target_of
 from shardbatch.control.verb import Verb
 from shardbatch.control.verbs import MIGRATE, REPLAY
-from shardbatch.kcl.verbs import IMPORT_KCL
+from shardbatch.core.ports import SYSTEM_CLOCK
 from shardbatch.tasks import actions
 
 LEFT = 3
@@ -52,7 +48,7 @@ def status(args: Arguments) -> None:
     """``airflow shardbatch status``"""
     with opened(args) as (store, namespace):
         found = statuses.status(store, namespace)
-    now = now_ms()
+    now = SYSTEM_CLOCK.now_ms()
     if args.output in ("json", "yaml"):
         since = None if found.last_commit_ms is None else now - found.last_commit_ms
         answer.write(args.output, {**answer.with_loss(found, now), "ms_since_last_commit": since})
@@ -76,7 +72,7 @@ def shards(args: Arguments) -> None:
     """``airflow shardbatch shards``"""
     with opened(args) as (store, namespace):
         found = statuses.shards(store, namespace)
-    now, machine = now_ms(), args.output in ("json", "yaml")
+    now, machine = SYSTEM_CLOCK.now_ms(), args.output in ("json", "yaml")
     chosen = statuses.choose(found, states=args.state or (), owner=args.owner or "", sort=args.sort)
     limit = args.limit if args.limit is not None else 0 if machine else SHARDS_SHOWN
     shown = chosen[:limit] if limit else chosen
@@ -95,7 +91,7 @@ def batches(args: Arguments) -> None:
     """``airflow shardbatch batches``"""
     with opened(args) as (store, namespace):
         found = statuses.batches(store, namespace, args.limit)
-    answer.show_rows(args.output, found, tables.batches(found, now_ms()))
+    answer.show_rows(args.output, found, tables.batches(found, SYSTEM_CLOCK.now_ms()))
 
 
 def act(verb: Verb, args: Arguments) -> None:
@@ -150,26 +146,11 @@ def replay(args: Arguments) -> None:
 
 def import_kcl(args: Arguments) -> None:
     """``airflow shardbatch import-kcl``"""
-    from shardbatch.hooks.kinesis import KinesisStream
-    from shardbatch.kcl.connection import kcl_leases
+    from shardbatch.kcl.command import take_over
 
-    with foreseen(), contextlib.ExitStack() as stack:
-        namespace = named(args)
-        start = target_of(args.start) if args.start else None
-        store = stack.enter_context(contextlib.closing(replace(leases_named(args.leases), create=True).open()))
-        conn_id = args.conn_id or None
-        stream = KinesisStream(args.stream_name, aws_conn_id=conn_id, region_name=args.region)
-        found = IMPORT_KCL.act(
-            store,
-            namespace,
-            source=stack.enter_context(contextlib.closing(stream.open())),
-            kcl=stack.enter_context(contextlib.closing(kcl_leases(args.table, conn_id, args.region))),
-            actor=person(),
-            reason=args.reason,
-            start=start,
-            watched=timedelta(seconds=args.watch),
-            dry_run=not args.yes,
-            say=lambda line: print(line, file=sys.stderr),
+    with foreseen():
+        found = take_over(
+            args, named(args), leases_named(args.leases), person(), say=lambda line: print(line, file=sys.stderr)
         )
     _tell(args, found)
 

@@ -8,7 +8,6 @@ import getpass
 import logging
 import os
 import sys
-import time
 from argparse import Namespace as Arguments
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -134,8 +133,3 @@ def person() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may run under a user id that has no name
         return f"user id {os.getuid()}"
-
-
-def now_ms() -> int:
-    """This machine's clock."""
-    return time.time_ns() // 1_000_000

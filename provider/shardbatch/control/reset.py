@@ -28,7 +28,10 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.run.batch_status import utc
 
 #: What helps where a target cannot be used.
-TARGETS = "Give TRIM_HORIZON, an instant with its time zone, or the sequence number of one shard."
+TARGETS = (
+    "Give TRIM_HORIZON, the sequence number of one shard, or, if the stream can be read from one, an instant with its "
+    "time zone."
+)
 #: How a sequence number of any length may be given.
 _SEQUENCE = "sequence:"
 #: A number with fewer digits may be a date or an epoch (of nanoseconds: 19).
@@ -56,7 +59,7 @@ def target_of(text: str | datetime) -> Position:
     if position.kind is Kind.LATEST:
         raise ConfigurationError(
             "A reset cannot go to LATEST: only the stream knows where that is.",
-            remedy="Give the instant from which on records are wanted, the present one for instance.",
+            remedy=f"Give the present instant, if the stream can be read from one. {TARGETS}",
         )
     if position.kind is Kind.SHARD_END:
         raise ConfigurationError("A reset cannot go to the end of a shard.", remedy=TARGETS)
@@ -215,7 +218,7 @@ def effect_of(row: Lease, to: Position, shown: Sequence[tuple[int, int]] = ()) -
     elif over := skipped(row, to, ""):
         text = "SKIPS records{}: what lies between is never read, and the next batch tells it as a gap"
         parts.append(text.format(_span(over)))
-    elif row.checkpoint.exact or row.completed:
+    elif (row.checkpoint.exact and not row.checkpoint.searching) or row.completed:
         parts.append("reads again what was committed from there on")
     if shown and row.begins != lowest(row.begins or to, to):
         text = (

@@ -23,10 +23,12 @@ def restart(action: Action, application: Application, stream_id: str, start: Pos
     if not stream_id.strip() or start.exact:
         raise ConfigurationError(
             f"An application cannot begin anew on {stream_id!r} at {start}.",
-            remedy="Give the identity that StreamRecreated names, and TRIM_HORIZON or an instant.",
+            remedy="Give the identity that StreamRecreated names, and TRIM_HORIZON, or an instant if the stream can be "
+            "read from one.",
         )
     name = str(action.namespace)
-    if application.stream_id == stream_id:
+    begun = start == application.start_position or any(action.leases())
+    if application.stream_id == stream_id and begun:
         return (Done("application", name, "", "already", "its rows belong to that stream already"),)
     text = f"from stream {application.stream_id} to {stream_id}, read from {start} on"
     rows = action.leases()

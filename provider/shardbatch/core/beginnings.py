@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from shardbatch.core.expiry import tip_seen
 from shardbatch.core.lease import Lease
-from shardbatch.core.position import TRIM_HORIZON, Kind, Position
+from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp
 from shardbatch.core.shard import Shard, generations
 from shardbatch.core.skipped import PASSED_OVER, passed
 from shardbatch.core.slice import Gap
@@ -63,8 +63,9 @@ def beginning(
     for parent in shard.parent_shard_ids:
         row = rows.get(parent)
         if row is not None:
-            places.append(row.checkpoint if unopened(row, now_ms) else TRIM_HORIZON)
-            if row.skipped or row.begins not in (None, row.checkpoint):
+            stands = _began(row)
+            places.append(stands if unopened(row, now_ms) else TRIM_HORIZON)
+            if row.skipped or row.begins not in (None, stands):
                 notes.append(row.note)
         elif parent in older:
             place = older[parent].place
@@ -82,4 +83,10 @@ def unopened(lease: Lease, now_ms: int) -> bool:
     """Whether a shard is to be read from an instant on, and no read has found a record or its tip: it may have closed,
     and its children been born, before that instant."""
     found = lease.pending is not None and lease.pending.last is not None
-    return lease.checkpoint.kind is Kind.AT_TIMESTAMP and not found and tip_seen(lease, now_ms) is None
+    return lease.checkpoint.timestamp_ms is not None and not found and tip_seen(lease, now_ms) is None
+
+
+def _began(lease: Lease) -> Position:
+    """Where a shard stands, or the instant that it looks for: its place on the way means nothing in its child."""
+    instant = lease.checkpoint.timestamp_ms
+    return lease.checkpoint if instant is None else at_timestamp(instant)

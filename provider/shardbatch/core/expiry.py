@@ -17,11 +17,7 @@ from typing import Callable
 from shardbatch.core.application import Application
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
-from shardbatch.core.position import Kind
 from shardbatch.core.shard import Shard
-
-#: No stream keeps records for less: a look within this time needs no question for the retention.
-LEAST_RETENTION_MS = 3_600_000
 
 
 @dataclass(frozen=True)
@@ -104,7 +100,7 @@ def unread_since(lease: Lease, row_of: Callable[[str], Lease | None], now_ms: in
     :param now_ms: by the clock that asks; looks that lie in its future are passed over.
     """
     own = _read_up_to(lease, now_ms)
-    if lease.checkpoint.kind is Kind.AT_TIMESTAMP and lease.checkpoint.timestamp_ms is not None:
+    if lease.checkpoint.timestamp_ms is not None:  # also of a place that carries it: what came before is not wanted
         start = Instant(lease.checkpoint.timestamp_ms, Timekeeper.SERVICE)
         return start if own is None else max(own, start)
     return born_after(lease, row_of, now_ms) if own is None else own
@@ -175,5 +171,5 @@ def _read_up_to(lease: Lease, now_ms: int) -> Instant | None:
 def tip_seen(lease: Lease, now_ms: int) -> int | None:
     """When a read last stood at the tip of the shard while that was open, as far as its row tells: the
     ``caught_up_ms`` of a new row is none, and the end of a shard may be seen long after its last record."""
-    found_nothing = lease.pending is None and lease.millis_behind_latest == 0
+    found_nothing = lease.pending is None and lease.left_at_tip
     return looked(lease.caught_up_ms, now_ms) if lease.checkpoint.exact or found_nothing else None

@@ -71,6 +71,11 @@ class Lease(Row):
         """Whether its pending slice has a gap that was not accepted."""
         return self.pending is not None and any(gap.accepted is None for gap in self.pending.gaps)
 
+    @property
+    def left_at_tip(self) -> bool:
+        """Whether its last read ended at the tip: then the row says so by a lag of zero, whatever the source tells."""
+        return self.millis_behind_latest == 0
+
     def _next(self, now_ms: int, **changes: Any) -> Lease:
         return replace(self, lease_count=self.lease_count + 1, updated_at_ms=now_ms, **changes)
 

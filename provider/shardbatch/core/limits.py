@@ -27,7 +27,7 @@ def time_to_read(limit: timedelta) -> timedelta:
 @dataclass(frozen=True)
 class ReadLimits:
     """Limits at which a read stops before the tip of the stream. The first limit that is reached counts. Pages are
-    never cut, but a page may end inside an aggregate.
+    never cut, but a page may end between records that were sent as one.
 
     Airflow's own limits count too if they are shorter: a read stops before the task's ``execution_timeout`` and the
     DAG's ``dagrun_timeout``, and lands what it has.
@@ -36,8 +36,8 @@ class ReadLimits:
         The shards of the task share it: each has an equal part, and time that some do not need goes to the others.
     :param records: records of one shard in one batch, default no limit.
     :param bytes: bytes of data of one shard in one batch, default no limit.
-    :param concurrency: shards that one read task reads at once, default 8 (1 to 64); each costs a thread and up to
-        60 MB while a 10 MiB answer is in flight.
+    :param concurrency: shards that one read task reads at once, default 8 (1 to 64); each costs a thread and,
+        while an answer is in flight, up to six times its size in memory.
     :param run_duration: time from the run's start after which its read tasks stop, however late they began and however
         often they were tried; default no limit. To keep a late run from delaying the next one, set it to the
         schedule's period less the time that Spark and the commit need. A task that begins later reads one answer of

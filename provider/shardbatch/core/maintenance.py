@@ -12,7 +12,7 @@ from shardbatch.core.shard import Shard, generations
 
 def begun(lease: Lease) -> bool:
     """Whether anything of the shard was ever committed: only after that can its row tell what came before it."""
-    return lease.completed or lease.checkpoint.exact
+    return lease.completed or (lease.checkpoint.exact and not lease.checkpoint.searching)
 
 
 def obsolete(leases: Iterable[Lease], listed: set[str], expired: Callable[[Lease], bool]) -> list[Lease]:

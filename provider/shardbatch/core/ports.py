@@ -14,8 +14,8 @@ from shardbatch.core.decision import Decision
 from shardbatch.core.position import Position
 from shardbatch.core.root_owner import Handover, Holder
 from shardbatch.core.rows import Columns, Key, Namespace, Row, Table
-from shardbatch.core.shard import KeyRange, Shard
-from shardbatch.core.slice import NOTHING_ODD, LandedFile, Oddities
+from shardbatch.core.shard import Shard
+from shardbatch.core.slice import NOTHING_ODD, LandedFile, Oddities, Trimmed
 from shardbatch.core.start import Begun, EndRecord, Left, Start
 from shardbatch.core.waiting import NO_WAITING, Waiting
 
@@ -96,15 +96,15 @@ class Capabilities:
     ``lineage``: shards end in favour of children, which name their parents. ``instants``: a read can begin at an
     instant (``AT_TIMESTAMP``), and ``LATEST`` resolves to one. ``arrival_times``: records say when they arrived;
     without that no interval of them can be read. ``place_lives``: how long a read may stand between two records before
-    the service forgets its place; ``None`` if it never does. ``key_space``: the keys that the open shards divide among
-    them, each shard with its ``hash_range``; ``None`` where shards have no ranges.
+    the service forgets its place; ``None`` if it never does. ``least_retention``: how long the service keeps a record
+    at the least, whatever a stream's settings; ``None`` where one may go, and then is a gap, at any age.
     """
 
     lineage: bool
     instants: bool
     arrival_times: bool
     place_lives: timedelta | None = None
-    key_space: KeyRange | None = None
+    least_retention: timedelta | None = None
 
 
 @dataclass(frozen=True)
@@ -130,18 +130,18 @@ class Page:
     ``records`` is an Arrow batch with the columns ``sequence_number`` string, ``sub_sequence_number`` int64,
     ``partition_key`` string, ``arrival_time`` timestamp[us, UTC], ``data`` binary, and ``attributes`` map where the
     source has some. ``next`` is the position after the page: unchanged by an empty one, unless records were dropped;
-    those and others are counted in ``oddities``. ``children`` are named at the end only.
-    ``checkpoint_gone`` says, on the first page that shows it, that the record at the position read from is no longer
-    in the stream: what followed it may have expired too. It may also come in mid-read, of the position read up to then.
+    those and others are counted in ``oddities``. A source that itself looks for an instant carries it in ``next``
+    (PROTOCOL F8). ``children`` are named at the end only; ``leaf`` says there that the shard will never have any.
+    ``checkpoint_gone`` says, on the first page that shows it, that the record at the position read from, or read up to,
+    is no longer in the stream: what followed it may have expired too; ``trimmed``, that the service itself said so.
     ``requests`` counts the calls that the page cost, ``waiting`` what the service's limits did. ``arrival_time`` is
-    null where the source does not tell it. ``continues`` says that the page has more records of the answer that the
-    page before began: nothing was asked since, so it tells nothing newer of the shard.
+    null where the source does not tell it. ``continues``: it has more records of the answer that the page before began.
+    Nothing was asked since, so it tells nothing newer of the shard.
 
-    ``at_tip`` says that the answer saw nothing behind the page at the moment at which it was made; by it a read ends.
-    Only the source knows how its service shows that, so a source sets it where it is sure, and nowhere else.
-    ``lag_ms`` is how far behind the tip the service says that the page is, ``None`` where it says nothing; services
-    put counts and flags there too. ``silent`` says that the page is not an answer at all: the call was refused, or more
-    calls are needed for an answer. It has no records, and tells nothing of the shard.
+    ``at_tip`` says that the answer saw nothing behind the page when it was made; by it a read ends. Only the source
+    knows how its service shows that, so a source sets it where it is sure, and nowhere else. ``lag_ms`` is how far
+    behind the tip the service says that the page is, if it does; services put counts and flags there too. ``silent``:
+    it is not an answer, as the call was refused or more are needed for one, and tells nothing of the shard.
     """
 
     records: pa.RecordBatch
@@ -153,6 +153,8 @@ class Page:
     silent: bool = False
     gone: bool = False
     checkpoint_gone: bool = False
+    trimmed: Trimmed | None = None
+    leaf: bool = False
     requests: int = 1
     waiting: Waiting = NO_WAITING
     oddities: Oddities = NOTHING_ODD
@@ -160,7 +162,7 @@ class Page:
 
 
 class Source(Protocol):
-    """A sharded stream. Errors are :class:`SourceError`."""
+    """A sharded stream. Errors are :class:`SourceError`. What a sequence number is: ``core/position.py``."""
 
     name: str
 

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places in a shard, their order and their text form."""
+"""Places in a shard, their order and their text form.
+
+Each record has a sequence number: one integer that rises from record to record of its shard, as decimal text of any
+length. Where a service counts in parts, as ``ms-seq``, its source folds them into one integer (``ms * 2**64 + seq``)
+and takes that apart again. Several records that were sent as one share its number and are told apart by their
+sub-sequence numbers, from zero on; elsewhere that is zero.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +15,7 @@ from functools import total_ordering
 
 
 class Kind(IntEnum):
-    """What a position is; the values give the order of kinds (KCL's order of sentinels)."""
+    """What a position is; the values give the order of kinds."""
 
     AT_TIMESTAMP = -3
     TRIM_HORIZON = -2
@@ -23,8 +29,12 @@ class Kind(IntEnum):
 class Position:
     """A place in a shard.
 
-    ``AFTER_SEQUENCE_NUMBER`` stands after the record ``sequence_number`` (and, in an aggregate, after its record
+    ``AFTER_SEQUENCE_NUMBER`` stands after the record ``sequence_number`` (and, of several in one, after its record
     ``sub_sequence_number``). Sequence numbers are decimal text of any length and compare as integers.
+
+    Such a place may carry an instant, too (``timestamp_ms``): what follows is wanted from the first record on that
+    arrived then or later, and all up to the place arrived before. A search for an instant has come so far (PROTOCOL
+    F8). Places compare without it.
     """
 
     kind: Kind
@@ -47,9 +57,14 @@ class Position:
         """Whether it names a record or the shard's end, rather than a rule for finding a place."""
         return self.kind in (Kind.AFTER_SEQUENCE_NUMBER, Kind.SHARD_END)
 
+    @property
+    def searching(self) -> bool:
+        """Whether it is a place on the way to the first record of an instant."""
+        return self.kind is Kind.AFTER_SEQUENCE_NUMBER and self.timestamp_ms is not None
+
     def ahead_of(self, now_ms: int) -> bool:
-        """Whether it is an instant that a clock has not reached."""
-        return self.timestamp_ms is not None and self.timestamp_ms > now_ms
+        """Whether it is an instant that a clock has not reached. A place that carries one was reached after it."""
+        return self.kind is Kind.AT_TIMESTAMP and self.timestamp_ms is not None and self.timestamp_ms > now_ms
 
     def _order(self) -> tuple[int, int, int]:
         if self.kind is Kind.AFTER_SEQUENCE_NUMBER:
@@ -70,9 +85,9 @@ class Position:
             return f"AT_TIMESTAMP:{self.timestamp_ms}"
         if self.kind is not Kind.AFTER_SEQUENCE_NUMBER:
             return self.kind.name
-        if self.sub_sequence_number:
-            return f"{self.sequence_number}/{self.sub_sequence_number}"
-        return str(self.sequence_number)
+        sub = f"/{self.sub_sequence_number}" if self.sub_sequence_number else ""
+        instant = "" if self.timestamp_ms is None else f"@{self.timestamp_ms}"
+        return f"{self.sequence_number}{sub}{instant}"
 
     @classmethod
     def parse(cls, text: str) -> Position:
@@ -84,8 +99,9 @@ class Position:
             return cls(Kind[text])
         if text.startswith("AT_TIMESTAMP:"):
             return cls(Kind.AT_TIMESTAMP, timestamp_ms=int(text.partition(":")[2]))
-        number, _, sub = text.partition("/")
-        return cls(Kind.AFTER_SEQUENCE_NUMBER, number, int(sub) if sub else 0)
+        place, _, instant = text.partition("@")
+        number, _, sub = place.partition("/")
+        return cls(Kind.AFTER_SEQUENCE_NUMBER, number, int(sub) if sub else 0, int(instant) if instant else None)
 
 
 TRIM_HORIZON = Position(Kind.TRIM_HORIZON)
@@ -93,9 +109,9 @@ LATEST = Position(Kind.LATEST)
 SHARD_END = Position(Kind.SHARD_END)
 
 
-def after(sequence_number: str, sub_sequence_number: int = 0) -> Position:
-    """The position after a record."""
-    return Position(Kind.AFTER_SEQUENCE_NUMBER, sequence_number, sub_sequence_number)
+def after(sequence_number: str, sub_sequence_number: int = 0, instant_ms: int | None = None) -> Position:
+    """The position after a record; with an instant, as far as the search for its first record has come."""
+    return Position(Kind.AFTER_SEQUENCE_NUMBER, sequence_number, sub_sequence_number, instant_ms)
 
 
 def at_timestamp(instant_ms: int) -> Position:
@@ -107,17 +123,20 @@ def acceptable(checkpoint: Position, new: Position, delivered: Position, *, ende
     """Whether ``new`` may follow ``checkpoint`` when records up to ``delivered`` were landed (K-45, KV-8).
 
     ``SHARD_END`` is acceptable only for a shard that has ended; a position never moves back and never passes what
-    was delivered; a rule such as ``LATEST`` may stand only where it stood before.
+    was delivered; a rule such as ``LATEST`` may stand only where it stood before. A search for an instant passes
+    records that are not wanted, so it moves on without any, and carries the same instant as before.
     """
     if new == checkpoint:
         return True
     if new.kind is Kind.SHARD_END:
         return ended
+    if new.searching:
+        return checkpoint.timestamp_ms == new.timestamp_ms and checkpoint <= new
     return new.exact and checkpoint <= new <= delivered
 
 
 def lowest(one: Position, other: Position) -> Position:
     """A position that is certainly not behind either; ``TRIM_HORIZON`` if it is unknown which comes first."""
     if one.exact == other.exact and TRIM_HORIZON not in (one, other):
-        return min(one, other)
+        return min(one, other, key=lambda place: (place, place.searching))
     return TRIM_HORIZON

@@ -27,6 +27,7 @@ class Gap:
     It begins ``after`` a place, the last that was read before it, and ends before the record ``first_available``, or,
     where a person had it passed over, at the place ``until``. ``from_ms`` and ``to_ms`` are when the records at its
     bounds arrived, or the last look at the shard before it. ``accepted`` says which person accepted it, when and why.
+    ``records`` is how many records it has, where the service told it.
     """
 
     after: Position
@@ -36,9 +37,10 @@ class Gap:
     reason: str = ""
     accepted: str | None = None
     until: Position | None = None
+    records: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON."""
+        """As plain JSON. The number of its records stands there only if it is known."""
         return {
             "after": str(self.after),
             "first_available": self.first_available,
@@ -47,6 +49,7 @@ class Gap:
             "reason": self.reason,
             "accepted": self.accepted,
             "until": str(self.until) if self.until else None,
+            **({} if self.records is None else {"records": self.records}),
         }
 
     @classmethod
@@ -60,7 +63,20 @@ class Gap:
             value.get("reason", ""),
             value.get("accepted"),
             Position.parse(value["until"]) if value.get("until") else None,
+            value.get("records"),
         )
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """The service's own word that a place was trimmed, which is more than a conclusion from what it answered.
+
+    ``unread``: it is sure that records behind the place are gone, none of which was read; ``records`` is their number,
+    ``None`` where the service does not tell it.
+    """
+
+    unread: bool = False
+    records: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +84,7 @@ class Oddities:
     """Irregular records that a source met and that people should know of, as numbers of records.
 
     ``foreign`` were delivered although their key is outside their shard's range: a producer may have sent them again,
-    to the right shard. ``broken`` look like an aggregate that cannot be taken apart, and were delivered as they are.
+    to the right shard. ``broken`` look like several in one that cannot be taken apart, and were delivered as they are.
     ``dropped`` were left out, because the stream's options say so. ``below`` were left out because they stand before
     the position that was asked for: they were read already, or came late.
     """

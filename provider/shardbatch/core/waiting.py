@@ -12,8 +12,8 @@ class Waiting:
     """What the service's limits cost a read.
 
     ``seconds`` is the time waited for them: pauses that keep within them, and pauses after refused calls. ``refused``
-    counts calls that were refused for their rate, ``resubscribed`` subscriptions to a shard after the first
-    one. Waiting for new records does not count. Sums are rounded to milliseconds.
+    counts calls that were refused for their rate, ``resubscribed`` lasting answers that had to be asked for
+    anew. Waiting for new records does not count. Sums are rounded to milliseconds.
     """
 
     seconds: float = 0.0
@@ -39,8 +39,9 @@ class Waiting:
         return self.seconds >= 0.1 or self.refused > 0 or self.resubscribed > 0
 
     def __str__(self) -> str:
-        waited = f"waited {self.seconds:.1f} s for the service's limits"
-        return f"{waited}, {self.refused} calls refused, {self.resubscribed} subscriptions renewed"
+        waited = (f"waited {self.seconds:.1f} s for the service's limits",) if self.seconds >= 0.1 else ()
+        counts = ((self.refused, "calls refused"), (self.resubscribed, "lasting answers renewed"))
+        return ", ".join((*waited, *(f"{count} {what}" for count, what in counts if count)))
 
     @property
     def ms(self) -> int:

@@ -8,23 +8,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from shardbatch.core.choices import Choice, chosen
 from shardbatch.core.policies import StartingPosition
-from shardbatch.core.position import LATEST, TRIM_HORIZON, Position, at_timestamp
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.arns import region_for, require_one_region
 from shardbatch.hooks.connections import aws_client, require_id
-from shardbatch.sources.kinesis.options import Deaggregate, FanOut
+from shardbatch.hooks.stream_fields import START, Choices, choose, position_of, rendered, require_ranges, require_zone
+from shardbatch.sources.kinesis.options import Deaggregate, FanOut, StreamName, no_stream, service_limits
 
 if TYPE_CHECKING:
     from shardbatch.core.ports import Source
+    from shardbatch.core.position import Position
 
-#: Arguments that take one of a few words, and what they take beside them.
-CHOICES: tuple[tuple[str, type[Choice], str], ...] = (
-    ("start", StartingPosition, "an aware datetime"),
-    ("deaggregate", Deaggregate, ""),
-    ("fan_out", FanOut, ""),
-)
+CHOICES: Choices = (*START, ("deaggregate", Deaggregate, ""), ("fan_out", FanOut, ""))
+TEXTS = ("name", "stream_arn", "aws_conn_id", "region_name", "start", "deaggregate", "fan_out")
 
 
 @dataclass(frozen=True)
@@ -73,11 +69,8 @@ class KinesisStream:
                 "KinesisStream has neither or both of a name and stream_arn.", remedy="Give one of them."
             )
         require_id("KinesisStream(aws_conn_id)", self.aws_conn_id)
-        self._require_pace()
-        if isinstance(self.start, datetime) and self.start.utcoffset() is None:
-            raise ConfigurationError(
-                f"KinesisStream(start={self.start}) has no time zone.", remedy="Give an aware datetime."
-            )
+        require_ranges(self, *service_limits(self.page_records, self.calls_per_second))
+        require_zone(self.start, "KinesisStream")
         self._require_texts(lambda text: "{{" not in str(text))
 
     def _require_texts(self, known: Callable[[object], bool]) -> None:
@@ -85,29 +78,11 @@ class KinesisStream:
         if known(self.address):
             self._require_address()
             require_one_region("KinesisStream", self.address, self.region_name)
-        for name, kind, other in CHOICES:
-            value = getattr(self, name)
-            if known(value) and not (name == "start" and isinstance(value, datetime)):
-                object.__setattr__(self, name, chosen(kind, value, f"KinesisStream({name}={value!r})", other=other))
+        choose(self, CHOICES, known)
 
     def _require_address(self) -> None:
-        arn = self.address.startswith("arn:")
-        named = ":stream/" in self.address and ":kinesis:" in self.address if arn else not {"/", ":"} & {*self.address}
-        if not named or (self.stream_arn and not arn):
-            raise ConfigurationError(
-                f"KinesisStream({self.address!r}) is neither the name nor the ARN of a Kinesis stream.",
-                remedy="Give a name, or an ARN like arn:aws:kinesis:REGION:ACCOUNT:stream/NAME.",
-            )
-
-    def _require_pace(self) -> None:
-        for name, fits, words in (
-            ("page_records", 1 <= self.page_records <= 10_000, "1 to 10,000"),
-            ("calls_per_second", 0 < self.calls_per_second <= 5, "above 0 and at most 5"),
-        ):
-            if not fits:
-                raise ConfigurationError(
-                    f"KinesisStream({name}={getattr(self, name)}) is out of range.", remedy=f"It is {words}."
-                )
+        if StreamName.parse(self.address).arn is None and self.stream_arn:
+            raise no_stream(self.address)
 
     @property
     def address(self) -> str:
@@ -122,25 +97,14 @@ class KinesisStream:
     @property
     def position(self) -> Position:
         """The start as a position."""
-        if isinstance(self.start, datetime):
-            return at_timestamp(round(self.start.timestamp() * 1000))
-        return LATEST if self.start == StartingPosition.LATEST else TRIM_HORIZON
+        return position_of(self.start)
 
     def rendered(self, render: Callable[[str], str]) -> KinesisStream:
         """With its templates rendered.
 
         :raises ConfigurationError: for a text that rendering left unusable.
         """
-        done = replace(
-            self,
-            name=render(self.name),
-            stream_arn=render(self.stream_arn),
-            aws_conn_id=None if self.aws_conn_id is None else render(self.aws_conn_id),
-            region_name=None if self.region_name is None else render(self.region_name),
-            start=self.start if isinstance(self.start, datetime) else render(self.start),
-            deaggregate=render(self.deaggregate),
-            fan_out=render(self.fan_out),
-        )
+        done = replace(self, **rendered(self, render, TEXTS))
         done._require_texts(lambda text: True)
         return done
 

@@ -74,14 +74,16 @@ def _take_in_partial(made: Any, names: Mapping[str, str]) -> None:
     made.partial = classmethod(partial)
 
 
-def moved(module: str, **homes: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module that had names which stand in another one now, each given as ``name="home"``."""
+def moved(module: str) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module whose classes for authors stand in other modules beside it now."""
 
     def find(name: str) -> Any:
-        if name not in homes:
+        public = import_module("shardbatch")
+        room = module.rpartition(".")[0]
+        if name not in public.__all__ or not getattr(public, name).__module__.startswith(f"{room}."):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         warn(f"{module}.{name} is in another module, write: from shardbatch import {name}.")
-        return getattr(import_module(homes[name]), name)
+        return getattr(public, name)
 
     return find
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from shardbatch.core.ports import Source
     from shardbatch.core.position import Position
 
-__getattr__ = moved(__name__, KinesisStream="shardbatch.hooks.kinesis")
+__getattr__ = moved(__name__)
 
 
 class Stream(Protocol):
@@ -49,8 +49,9 @@ class Stream(Protocol):
     def open(self, app_name: str = "", budget: timedelta | None = None) -> Source:
         """The source; no call is made yet.
 
-        :param app_name: the application that reads.
-        :param budget: time that one task reads; ``None``: without end.
+        :param app_name: the application that reads, for what a source sets up in its name.
+        :param budget: time that one task will read, by which a source that has a second way, faster and dearer, can
+            choose; ``None``: without end, as for a look or an interval. A source with one way needs neither.
         :raises ConfigurationError: if the connection or a library is missing.
         """
         ...

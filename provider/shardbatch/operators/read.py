@@ -34,7 +34,7 @@ class ReadOperator(Step):
     Its output is small: ``records``, ``bytes``, ``shards``, ``ended``, ``gaps``, ``foreign``, ``broken``, ``dropped``
     (records, as the stream says), ``below`` (records that stand before the place that was asked for and were left
     out), ``waited_s``, ``refused`` and ``resubscribed`` (time waited for the service's limits, calls refused for their
-    rate, subscriptions renewed), ``stops`` (how many shards were read up to what: ``{"tip": 3, "duration": 1}``),
+    rate, lasting answers renewed), ``stops`` (of how many shards what ended the read: ``{"tip": 3, "duration": 1}``),
     ``lost``, ``seconds``, and ``errors`` with the shards that could not be read. What ends a read is ``shard_end``,
     ``tip`` (as of the run's start) or ``interval_end``; a limit (``records``, ``bytes``, ``duration``,
     ``run_duration``, ``airflow_timeout``); ``turn``, if the time was over while other shards had their turn;

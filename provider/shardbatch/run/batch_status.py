@@ -25,7 +25,7 @@ class BatchStatus:
     UTC); ``number`` is the number of its decision among those of the interval. ``readers`` says who sees its output:
     ``live``: all; ``interval``: readers that name the interval; ``replaced``: none, since a later run read the interval
     again; ``own``: readers of the author's own sink; ``none``: no reader. ``waited_ms``, ``refused`` and
-    ``resubscribed`` are the cost of the service's limits: time waited, calls refused, subscriptions renewed.
+    ``resubscribed`` are the cost of the service's limits: time waited, calls refused, lasting answers renewed.
     """
 
     batch_id: str

@@ -40,7 +40,8 @@ class Children:
         :raises SourceError: if the stream's listing is needed and cannot be had, for an interval also if it is torn.
         """
         children = {shard.shard_id: shard for shard in self._unlisted(held.shard_id)}
-        children.update((shard.shard_id, shard) for shard in held.children or self._listed(held.shard_id, landed))
+        named = held.children or (() if held.leaf else self._listed(held.shard_id, landed))
+        children.update((shard.shard_id, shard) for shard in named)
         ready: list[Lease] = []
         for shard_id in sorted(children.keys() - set(seen)):
             taken = self._take(children[shard_id])
@@ -56,7 +57,7 @@ class Children:
 
         :raises SourceError: if the end names none and the listing cannot be had, or has none either.
         """
-        if self._consumer.interval is None or end.gone:
+        if self._consumer.interval is None or end.gone or end.leaf:
             return end
         children = end.children or tuple(
             shard for shard in list_shards(self._consumer) if parent in shard.parent_shard_ids

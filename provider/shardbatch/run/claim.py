@@ -25,7 +25,7 @@ from shardbatch.run.batch_status import utc
 from shardbatch.run.consumer import Consumer, Verdicts
 from shardbatch.run.enrol import add_rows, enrol
 from shardbatch.run.expiry import warn_of_expiry
-from shardbatch.run.instants import reached
+from shardbatch.run.instants import reached, require_instants
 from shardbatch.run.listing import find_parents, list_shards
 from shardbatch.run.maintenance import compact
 from shardbatch.run.replay import look
@@ -71,9 +71,10 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     :raises OwnerUnknown: if nothing can be taken, and Airflow cannot say whether an owner is over.
     :raises Starving: if nothing can be taken and records have waited for longer than ``stuck_after``.
     :raises SourceError: if none of the unread shards of an interval can be taken.
+    :raises ConfigurationError: if a shard was reset to an instant, and the stream cannot be read from one.
     :raises StreamRecreated: if the stream under this name is another one.
     :raises ApplicationTaken: if another group claims this application, and this one is not set to share it.
-    :raises ImportUnfinished: if leases of KCL are being taken over into this application.
+    :raises ImportUnfinished: if leases of another library are being taken over into this application.
     :raises BatchParked: if this run's own batch waits for a person.
     :raises ReplayRefused: if the batch that this run was told to replay is not committed, or its owner is at work.
     :raises SlicesGone: if files of that batch are no longer in staging.
@@ -97,6 +98,7 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     if held is not None:
         return held
     rows = settle(consumer, rows, stamped, me, lambda lease: verdicts(lease.lease_owner or "") is Verdict.OVER)
+    require_instants(consumer, application, rows)
     # Before the listing: what that lacks of the children of a shard whose instant has come was born after it.
     places = [application.start_position, *(row.checkpoint for row in rows if not row.completed)]
     reached_ms = reached(consumer, places)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
+from datetime import timedelta
 
-from shardbatch.core.expiry import LEAST_RETENTION_MS, Kept, born_after, looked, tip_seen
+from shardbatch.core.expiry import Kept, born_after, looked, tip_seen
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Capabilities, Page
-from shardbatch.core.position import Kind
-from shardbatch.core.slice import Gap
+from shardbatch.core.slice import Gap, Trimmed
 from shardbatch.run.consumer import Consumer
 
 #: Milliseconds between two answers after which a read asks what is still in the stream: more than its own pauses (pace,
@@ -26,6 +26,7 @@ from shardbatch.run.consumer import Consumer
 #: that are closer was at the very end of its retention.
 STANDSTILL_MS = 60_000
 EXPIRED = "records expired before they were read"
+TRIMMED = "the service says that records were trimmed before they were read"
 LEFT = "the shard left the stream before its end was read"
 
 
@@ -35,9 +36,10 @@ def longest_ms(can: Capabilities) -> int:
     The service may have forgotten its place by then, so nothing is lost by it. And no answer that is believed is older
     than clocks may differ.
     """
-    if can.place_lives is None:
+    lives = _ms(can.place_lives)
+    if lives is None:
         return CLOCKS_APART_MS
-    return min(CLOCKS_APART_MS, int(can.place_lives.total_seconds() * 1000))
+    return min(CLOCKS_APART_MS, lives)
 
 
 class Continuity:
@@ -53,6 +55,7 @@ class Continuity:
         self._lease = lease
         self._kept = kept
         self._longest_ms = longest_ms(consumer.source.capabilities)
+        self._least_ms = _ms(consumer.source.capabilities.least_retention)
         self._place = lease.checkpoint
         self._arrival_ms = lease.checkpoint_arrival_ms
         self._look_ms: int | None = None
@@ -124,7 +127,9 @@ class Continuity:
         if first is not None and self._found and self._found[-1].first_available is None:
             self._found[-1] = _closed(self._found[-1], first, arrival)  # seen while nothing was left, or none yet
         if self._left(page, now) or (self._lost(page, now, arrival) and not self._open(first)):
-            self._add(Gap(self._place, first, self._from_ms(now), arrival, LEFT if page.gone else EXPIRED))
+            reason = LEFT if page.gone else EXPIRED if page.trimmed is None else TRIMMED
+            number = page.trimmed.records if page.trimmed else None
+            self._add(Gap(self._place, first, self._from_ms(now), arrival, reason, records=number))
         self._begins &= not (rows or page.at_tip or page.ended)
         self._place = page.next
         if len(arrivals):
@@ -141,22 +146,43 @@ class Continuity:
         """Whether the first answer of a read shows that records expired, or leaves it open where there is no record at
         the place that could show it."""
         begins, interval = self._begins and not self._place.exact, self._consumer.interval
+        if page.trimmed is not None and self._surely_lost(page.trimmed, now):
+            return True
         if not page.checkpoint_gone and not begins:
             return False
         if begins and interval is not None and arrival is not None and arrival < interval.from_ms:
             return False  # what is older than the interval is there
         if begins and interval is None and self._look_ms is None and self._lease.caught_up_ms is None:
             return False  # a row of version 1, which does not say since when the shard is known
-        return not self._all_since(self._seen(now), now)
+        seen = self._seen(now)
+        if begins and not page.checkpoint_gone and self._in_time(seen, now):
+            return False
+        return not self._all_since(seen, now)
+
+    def _in_time(self, since_ms: int | None, now: int) -> bool:
+        """Whether a shard of which nothing was read is read soon enough after its last look, or after its row was made,
+        where nothing else could tell: no record at its place, no time for which the stream keeps one."""
+        known = self._least_ms is not None or self._kept().retention_ms is not None
+        return not known and since_ms is not None and now - since_ms < CLOCKS_APART_MS
+
+    def _surely_lost(self, trimmed: Trimmed, now: int) -> bool:
+        """Whether the service's word for a loss stands against every look: it says that unread records are gone, or it
+        has trimmed a record which it was still to keep, so that nothing can be concluded from how long it keeps any."""
+        instant = self._place.timestamp_ms
+        if instant is not None and self._all_since(instant, now):
+            return False  # what a search for it passes is not wanted
+        early = self._arrival_ms is not None and self._kept().all_since(self._arrival_ms, now)
+        return trimmed.unread or (self._place.exact and early)
 
     def _all_since(self, since_ms: int | None, now: int) -> bool:
         if since_ms is None:
             return False
-        return now - since_ms < LEAST_RETENTION_MS or self._kept().all_since(since_ms, now)
+        young = self._least_ms is not None and now - since_ms < self._least_ms
+        return young or self._kept().all_since(since_ms, now)
 
     def _seen(self, now: int) -> int | None:
-        """When nothing of it was unread, as far as is known: a look at its tip, or what was read of its parents. What
-        is older than its start is not wanted."""
+        """When nothing of it was unread, as far as is known: a look at its tip, what was read of its parents, or the
+        instant at which its reading begins."""
         consumer, lease, place = self._consumer, self._lease, self._place
         known = [self._look_ms]
         if consumer.interval is not None:
@@ -166,7 +192,8 @@ class Continuity:
         if not place.exact:
             known.append(looked(lease.caught_up_ms, now) if consumer.interval is None else None)
             born = born_after(lease, consumer.lease, now)
-            known += [born.ms if born else None, place.timestamp_ms if place.kind is Kind.AT_TIMESTAMP else None]
+            known.append(born.ms if born else None)
+        known.append(place.timestamp_ms)  # what is older than its start is not wanted
         return max((ms for ms in known if ms is not None), default=None)
 
     def _read_up_to(self, now: int) -> int | None:
@@ -189,6 +216,10 @@ class Continuity:
             f"GAP in shard {self._lease.shard_id} after {gap.after}: {gap.reason}; first available is "
             f"{gap.first_available}."
         )
+
+
+def _ms(time: timedelta | None) -> int | None:
+    return None if time is None else int(time.total_seconds() * 1000)
 
 
 def _closed(gap: Gap, first: str | None, arrival: int | None) -> Gap:

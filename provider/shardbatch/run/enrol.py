@@ -35,7 +35,7 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
 
     :raises StreamRecreated: if the stream is another one than the checkpoints belong to.
     :raises ApplicationTaken: if another group claims here, and this one is not set to share.
-    :raises ImportUnfinished: if leases of KCL are being taken over into it.
+    :raises ImportUnfinished: if leases of another library are being taken over into it.
     :raises UnsupportedSchema: if a later version wrote the rows.
     """
     identity = consumer.source.identity()

@@ -47,6 +47,7 @@ class Held:
         self.gone = False
         #: What the end of the shard named, once this task has read it.
         self.children: tuple[Shard, ...] = ()
+        self.leaf = False
         #: What cut its read short; the slice so far is landed all the same.
         self.cut: Exception | None = None
         #: Why its read went no further, once it was read.

@@ -145,7 +145,8 @@ def _require_before_live(consumer: Consumer, batch: Batch, slices: Sequence[Slic
 def _before(entry: Slice, live: Lease, end_ms: int) -> bool:
     """Whether every record in a slice of an interval lies before every record that the live application ever reads.
 
-    Inside an aggregate this is unknown, so a record at the live application's first place counts as its own.
+    Between records that were sent as one it is unknown, so a record at the live application's first place counts as
+    its own.
     """
     begins = live.begins
     if begins is None:

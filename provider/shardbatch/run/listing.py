@@ -13,7 +13,7 @@ from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import InvalidAnswer
 from shardbatch.run.consumer import Consumer
 
-#: How often a listing that has a hole is asked for, and how many seconds lie between (K-11: as KCL does).
+#: How often a listing that has a hole is asked for, and how many seconds lie between (K-11).
 LISTINGS = 3
 PAUSE_SECONDS = 1.0
 

@@ -84,7 +84,7 @@ class _Tally:
         """Count a page."""
         self.page = page
         self.end.add(page, self.trail.seen_ms, moved=page.next != self.next)
-        if page.next != self.next:
+        if page.next != self.next and not page.next.searching:
             self.last = page.next.sequence_number
         self.next = page.next
         self.oddities += page.oddities
@@ -252,7 +252,7 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
         if page.ended:
             page, tally.end.cut = _enrolled(read, page)
         tally.add(page)
-        read.held.children = page.children
+        read.held.children, read.held.leaf = page.children, page.leaf
         wanted = tally.wanted(page)
         if wanted.num_rows:
             writer.write(wanted)

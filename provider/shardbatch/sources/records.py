@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 SCHEMA = pa.schema(
     [
@@ -24,10 +25,16 @@ def empty() -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in SCHEMA], schema=SCHEMA)
 
 
+def times_of(seconds: Sequence[float | None]) -> pa.Array:
+    """Epoch seconds with milliseconds as arrival times; rounding the milliseconds half to even makes them exact."""
+    millis = pc.round(pc.multiply(pa.array(seconds, pa.float64()), 1e3), round_mode="half_to_even")
+    return pc.cast(pc.multiply(pc.cast(millis, pa.int64()), 1000), pa.timestamp("us", tz="UTC"))
+
+
 def batch_of(
     numbers: Sequence[str], keys: Sequence[str], arrivals: Sequence[Any] | pa.Array, data: Sequence[bytes]
 ) -> pa.RecordBatch:
-    """Records that are none of an aggregate.
+    """Records of which each was sent by itself.
 
     :param numbers: their sequence numbers.
     :param arrivals: when each arrived, ``None`` where that is not known.

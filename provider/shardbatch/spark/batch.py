@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-#: The shard only keeps together what may lie in several of one generation, by explicit hash keys.
+#: The shard only keeps together what may lie in several of one generation, if its producer chose the shards.
 KEY_ORDER = ("partition_key", "shard_generation", "shard_id", "record_index")
 #: One for each driver process, by its birth: a cluster may begin an application again, in another one.
 INCARNATION = f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(6)}"
@@ -88,7 +88,7 @@ class SparkBatch:
         A key lives in one line of shards, each a child of the one before, so ``shard_generation`` and ``record_index``
         give its order. This costs one shuffle by ``partition_key``. Operations that keep partitions also keep the order
         (``mapInArrow``, ``foreachPartition``, a write without ``partitionBy``); another shuffle or sort does not. Keys
-        have no order among each other, nor have records of one key that were put with different explicit hash keys.
+        have no order among each other, nor have records of one key that their producer sent to several shards.
 
         :raises StagingError: as :meth:`records` does.
         """

@@ -8,9 +8,10 @@ later try of the same clearing is there only because no event was made.
 from __future__ import annotations
 
 import logging
-import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+from shardbatch.core.ports import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset
@@ -40,7 +41,7 @@ def is_out(asset: Asset, batch_id: str, sent_ms: int, now_ms: int | None = None)
 
     Without an answer it counts as out, since nearly every commit that came so far ended well.
     """
-    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now_ms = SYSTEM_CLOCK.now_ms() if now_ms is None else now_ms
     if now_ms - sent_ms > REMEMBERED.total_seconds() * 1000:
         return True
     sent = datetime.fromtimestamp(sent_ms / 1000, UTC)

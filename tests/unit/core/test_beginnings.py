@@ -10,7 +10,7 @@ import pytest
 from shardbatch.core import lease as leases
 from shardbatch.core.beginnings import Beginning, beginning, beginnings
 from shardbatch.core.lease import Lease
-from shardbatch.core.position import LATEST, TRIM_HORIZON, Position, after, at_timestamp
+from shardbatch.core.position import LATEST, SHARD_END, TRIM_HORIZON, Position, after, at_timestamp
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import Slice
@@ -45,6 +45,18 @@ def test_a_child_of_a_shard_that_waits_for_an_instant_begins_at_it() -> None:
     found = replace(known["p"], pending=Slice("p", SOON, after("7"), ended=False, last="7"))
     for parent in (seen, found):
         assert begins(("p",), {"p": parent}).place == TRIM_HORIZON
+
+
+def test_a_child_of_a_shard_that_is_searched_for_an_instant_begins_at_it() -> None:  # F8
+    parent = replace(row("p", SOON), checkpoint=after("7", 0, 1000), caught_up_ms=None)
+    assert begins(("p",), {"p": parent}) == Beginning(SOON)
+    landed = replace(parent, pending=Slice("p", parent.checkpoint, after("9", 0, 1000), ended=False))
+    ended = replace(parent, pending=Slice("p", parent.checkpoint, SHARD_END, ended=True))
+    assert begins(("p",), {"p": landed}) == begins(("p",), {"p": ended}) == Beginning(SOON)
+    found = replace(parent, pending=Slice("p", parent.checkpoint, after("9"), ended=False, last="9"))
+    assert begins(("p",), {"p": found}).place == TRIM_HORIZON
+    moved = replace(parent, begins=TRIM_HORIZON, note="ann reset to it")
+    assert begins(("p",), {"p": moved}).skipped
 
 
 def test_a_child_passes_over_what_a_reset_had_its_parents_pass_over() -> None:

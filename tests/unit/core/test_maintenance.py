@@ -32,6 +32,7 @@ def gone(rows: list[Lease], listed: str = "") -> list[str]:
         pytest.param([row("a", "p", at=FIVE), row("b", "p", at=SEVEN)], "ab", ["p"], id="children begun"),
         pytest.param([row("a", "p", at=FIVE), row("b", "p")], "ab", [], id="a child at its oldest record"),
         pytest.param([row("a", "p", at=FIVE), row("b", "p", at=at_timestamp(1))], "ab", [], id="a child at an instant"),
+        pytest.param([row("a", "p", at=after("5", 0, 1))], "a", [], id="a child that is searched for an instant"),
         pytest.param([], "ab", [], id="no child has a row"),
         pytest.param([row("a", "p", at=FIVE)], "pa", [], id="listed still"),
         pytest.param([row("a", "p", at=SHARD_END)], "a", ["p"], id="child completed"),

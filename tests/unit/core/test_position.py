@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardbatch.core.position import LATEST, SHARD_END, TRIM_HORIZON, Position, acceptable, after, at_timestamp
+from shardbatch.core.position import LATEST, SHARD_END, TRIM_HORIZON, Position, acceptable, after, at_timestamp, lowest
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,46 @@ positions = st.one_of(
     st.integers(0, 10**60).map(lambda n: after(str(n))),
     st.tuples(st.integers(0, 10**60), st.integers(0, 9999)).map(lambda p: after(str(p[0]), p[1])),
     st.integers(0, 2**53).map(at_timestamp),
+    st.tuples(st.integers(0, 10**60), st.integers(0, 9), st.integers(0, 2**53)).map(
+        lambda p: after(str(p[0]), p[1], p[2])
+    ),
 )
 
 
 @given(positions)
 def test_a_position_survives_its_text(position: Position) -> None:
-    assert Position.parse(str(position)) == position
+    found = Position.parse(str(position))
+    assert (found, found.timestamp_ms, found.searching) == (position, position.timestamp_ms, position.searching)
+
+
+def test_a_place_that_carries_an_instant_is_the_same_place() -> None:  # F8
+    place, plain = after("7", 0, 1000), after("7")
+    assert str(place) == "7@1000"
+    assert (place, hash(place)) == (plain, hash(plain))
+    assert place < after("8", 0, 5) < after("9")
+    assert place.searching
+    assert place.exact
+    assert not plain.searching
+    assert not place.ahead_of(0)
+    assert at_timestamp(1000).ahead_of(0)
+    assert not at_timestamp(1000).searching
+
+
+def test_a_search_moves_on_without_records_and_keeps_its_instant() -> None:  # F8
+    begin, seven, nine = at_timestamp(1000), after("7", 0, 1000), after("9", 0, 1000)
+    assert acceptable(begin, seven, begin, ended=False)
+    assert acceptable(seven, nine, seven, ended=False)
+    assert not acceptable(nine, seven, nine, ended=False)
+    assert not acceptable(begin, after("7"), begin, ended=False)  # nothing was landed, and nobody says why
+    assert not acceptable(begin, after("7", 0, 999), begin, ended=False)
+    assert not acceptable(after("5"), seven, after("5"), ended=False)
+    assert acceptable(seven, after("9"), after("9"), ended=False)
+
+
+def test_of_two_equal_places_that_which_leaves_nothing_out_is_lower() -> None:
+    for one, other in ((after("7"), after("7", 0, 5)), (after("7", 0, 5), after("7"))):
+        assert not lowest(one, other).searching
+    assert lowest(after("7", 0, 5), at_timestamp(5)) == TRIM_HORIZON
 
 
 @given(st.lists(positions, min_size=3, max_size=3))

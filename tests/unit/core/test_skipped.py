@@ -28,6 +28,8 @@ from shardbatch.core.slice import Gap
         (TRIM_HORIZON, None, TRIM_HORIZON, False),
         (at_timestamp(50), None, at_timestamp(51), True),
         (at_timestamp(50), None, at_timestamp(50), False),
+        (after("5", 0, 50), None, at_timestamp(51), True),
+        (after("5", 0, 50), None, at_timestamp(50), False),
         (SHARD_END, 100, at_timestamp(1000), False),
     ],
 )

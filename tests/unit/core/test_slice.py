@@ -64,3 +64,9 @@ def test_a_gap_that_the_next_slice_saw_too_is_told_once_and_stays_accepted() -> 
     seen = replace(SLICE, gaps=(Gap(after("9"), accepted="ann"),))
     more = Slice("s", after("9"), after("12"), False, gaps=(Gap(after("9"), "11", 1, 2), Gap(after("11"))))
     assert seen.followed_by(more).gaps == (Gap(after("9"), "11", 1, 2, accepted="ann"), Gap(after("11")))
+
+
+def test_the_number_of_lost_records_is_kept_where_it_is_known() -> None:
+    assert "records" not in Gap(after("9")).to_json()  # a row is stored as it always was
+    gap = Gap(after("9"), records=3)
+    assert Gap.from_json(gap.to_json()) == gap

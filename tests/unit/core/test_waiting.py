@@ -33,4 +33,6 @@ def test_it_survives_json_and_what_is_missing_is_zero() -> None:
     waiting = Waiting(1.5, 2, 3)
     assert Waiting.from_json(waiting.to_json()) == waiting
     assert Waiting.from_json({}) == NO_WAITING
-    assert str(waiting) == "waited 1.5 s for the service's limits, 2 calls refused, 3 subscriptions renewed"
+    assert str(waiting) == "waited 1.5 s for the service's limits, 2 calls refused, 3 lasting answers renewed"
+    assert str(Waiting(1.5)) == "waited 1.5 s for the service's limits"
+    assert str(Waiting(0.01, 2)) == "2 calls refused"

@@ -15,7 +15,17 @@ from typing import Any
 
 import pytest
 
-from shardbatch import ClaimOptions, DynamoDBLeases, KinesisStream, Policies, ReadLimits, SQLLeases, Staging
+from shardbatch import (
+    ClaimOptions,
+    DynamoDBLeases,
+    DynamoDBStream,
+    KinesisStream,
+    Policies,
+    ReadLimits,
+    SQLLeases,
+    Staging,
+    StreamView,
+)
 from shardbatch.core.position import LATEST, TRIM_HORIZON, at_timestamp
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks import settings
@@ -74,6 +84,36 @@ def test_a_lease_table_by_its_arn() -> None:
             settings.leases_of(f"dynamodb://{wrong}", "--leases")
 
 
+CHANGES = "arn:aws:dynamodb:eu-west-1:111122223333:table/orders/stream/2026-01-01T00:00:00.000"
+
+
+def test_the_stream_of_a_table_by_name_or_arn() -> None:
+    table = CHANGES.partition("/stream/")[0]
+    for stream in (DynamoDBStream("orders"), DynamoDBStream(table), DynamoDBStream(stream_arn=CHANGES)):
+        assert stream.stream_name == "orders"
+    assert DynamoDBStream(stream_arn=CHANGES).address == CHANGES
+    assert DynamoDBStream("s", start="LATEST").position == LATEST
+    assert DynamoDBStream("s", view="NEW_IMAGE").view is StreamView.NEW_IMAGE
+    done = DynamoDBStream("{{ t }}", view="{{ v }}", start="{{ s }}").rendered(
+        lambda text: {"{{ t }}": "orders", "{{ v }}": "OLD_IMAGE", "{{ s }}": "LATEST"}.get(text, text)
+    )
+    assert done == DynamoDBStream("orders", view=StreamView.OLD_IMAGE, start="LATEST")
+    with pytest.raises(ConfigurationError, match="names no DynamoDB table"):
+        DynamoDBStream("{{ t }}").rendered(lambda text: text and "a/b")
+
+
+def test_the_calls_of_a_tables_stream_go_to_the_region_of_its_arn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_AWS", '{"conn_type": "aws", "login": "a", "password": "b", "extra": {"region_name": "us-east-1"}}'
+    )
+    source: Any = DynamoDBStream(stream_arn=CHANGES, aws_conn_id="aws").open()
+    assert [client.meta.region_name for client in source._clients] == ["eu-west-1"]
+    source = DynamoDBStream("orders", aws_conn_id="aws", page_records=7, calls_per_second=2, view="NEW_IMAGE").open()
+    assert [client.meta.service_model.service_name for client in source._clients] == ["dynamodb", "dynamodbstreams"]
+    options = source._caller.options
+    assert (options.page_records, options.calls_per_second, options.view) == (7, 2, StreamView.NEW_IMAGE)
+
+
 def test_starts() -> None:
     assert KinesisStream("s").position == TRIM_HORIZON
     assert KinesisStream("s", start="LATEST").position == LATEST
@@ -90,6 +130,19 @@ def test_starts() -> None:
         lambda: KinesisStream("a", start=datetime(2026, 1, 1)),
         lambda: DynamoDBLeases(""),
         lambda: SQLLeases(""),
+        lambda: DynamoDBStream(),
+        lambda: DynamoDBStream("a", stream_arn=CHANGES),
+        lambda: DynamoDBStream(CHANGES),
+        lambda: DynamoDBStream(stream_arn="orders"),
+        lambda: DynamoDBStream("a/b"),
+        lambda: DynamoDBStream(ARN),
+        lambda: DynamoDBStream("a", start=datetime(2026, 1, 1)),
+        lambda: DynamoDBStream("a", start="latest"),
+        lambda: DynamoDBStream("a", page_records=1001),
+        lambda: DynamoDBStream("a", calls_per_second=0),
+        lambda: DynamoDBStream("a", view="BOTH"),
+        lambda: DynamoDBStream(stream_arn=CHANGES, region_name="us-east-1"),
+        lambda: DynamoDBStream("s", aws_conn_id="aws://AKID:s3cr3t@"),
         lambda: KinesisStream("a/b"),
         lambda: KinesisStream(stream_arn="orders"),
         lambda: KinesisStream("arn:aws:sqs:eu-west-1:111122223333:orders"),

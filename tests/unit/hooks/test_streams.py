@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, task
 
-from shardbatch import KinesisStream, Policies, SQLLeases, Staging, StreamBatch
+from shardbatch import DynamoDBStream, KinesisStream, Policies, SQLLeases, Staging, StreamBatch
 from shardbatch.core.position import LATEST
 from shardbatch.hooks.streams import Stream
 from tests.support.lines.files import LineFiles
@@ -39,7 +39,7 @@ def data_of(rig: Rig, files: LineFiles) -> list[str]:
     return [texts[number] for number in rig.committed()]
 
 
-@pytest.mark.parametrize("kind", [KinesisStream, LinesStream])
+@pytest.mark.parametrize("kind", [DynamoDBStream, KinesisStream, LinesStream])
 def test_a_class_of_streams_has_what_is_asked_of_it(kind: type[Any]) -> None:
     asked = [name for name in vars(Stream) if not name.startswith("_")]
     assert asked

@@ -209,4 +209,7 @@ def test_an_interval_does_not_move_the_watermark() -> None:
 def test_a_state_store_that_fails_does_not_undo_the_commit(capsys: pytest.CaptureFixture[str]) -> None:
     told, _ = published(operator(outlets=[Asset("one")]), broken=True)
     assert [extra["batch_id"] for extra in told.values()] == ["b1"]
-    assert "The watermark was not copied to the asset's state store: The state store does not answer." in capsys.readouterr().out
+    assert (
+        "The watermark was not copied to the asset's state store: The state store does not answer."
+        in capsys.readouterr().out
+    )

@@ -15,7 +15,8 @@ from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions, GapPolicy, Policies
 from shardbatch.core.ports import Clock, Page
-from shardbatch.core.slice import Gap, Slice
+from shardbatch.core.position import after
+from shardbatch.core.slice import Gap, Slice, Trimmed
 from shardbatch.landing.writer import ParquetSliceWriter
 from shardbatch.run import land
 from tests.support.passing import HOUR, later, only, pending
@@ -366,3 +367,91 @@ def test_an_interval_of_which_an_older_record_is_left_has_no_gap(rig: Rig) -> No
     (lease,) = rig.consumer(scope="s").leases()
     assert lease.pending is not None
     assert (lease.pending.gaps, lease.pending.records) == ((), 1)
+
+
+# the service's own word
+
+
+def tells(rig: Rig, trimmed: Trimmed) -> None:
+    """A page that shows that its place is gone says that the service said so."""
+    read = rig.stream.read
+
+    def telling(shard_id: str, position) -> Iterator[Page]:
+        for page in read(shard_id, position):
+            yield replace(page, trimmed=trimmed) if page.checkpoint_gone else page
+
+    rig.stream.read = telling  # type: ignore[method-assign]
+
+
+def only_shard(rig: Rig) -> str:
+    (shard_id,) = rig.stream.shards
+    return shard_id
+
+
+@pytest.mark.parametrize("records", [None, 2])
+def test_the_word_of_the_service_that_unread_records_are_gone_stands_against_a_young_look(
+    rig: Rig, records: int | None
+) -> None:
+    tells(rig, Trimmed(unread=True, records=records))
+    sent = rig.stream.put("a")
+    rig.run("r1")
+    later(rig, 23)
+    rig.run("idle")
+    rig.stream.put("lost")
+    rig.stream.trim(only_shard(rig), 0)
+    later(rig, 0.5)
+    sent += rig.stream.put("c")
+    rig.land("r2", rig.claim("r2"))
+    (gap,) = pending(rig).gaps
+    assert (str(gap.after), gap.first_available, gap.records) == (sent[0], sent[1], records)
+    assert "the service says" in gap.reason
+    assert rig.freeze("r2").batch_id is None  # it waits
+    rig.over("r2")
+    assert rig.run("r3", policies=RECORD).gaps == 1
+    assert rig.committed() == sent
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_a_place_that_went_before_its_time_is_a_gap_if_the_service_says_so(rig: Rig, says: bool) -> None:
+    if says:
+        tells(rig, Trimmed())
+    sent = rig.stream.put("a")
+    rig.run("r1")
+    rig.stream.put("lost")
+    rig.stream.trim(only_shard(rig), 0)
+    later(rig, 0.5)
+    sent += rig.stream.put("c")
+    assert rig.run("r2", policies=RECORD).gaps == says  # a mere conclusion stands behind the look of half an hour ago
+    assert rig.committed() == sent
+
+
+def test_a_place_that_went_in_time_is_no_gap_though_the_service_says_so(rig: Rig) -> None:
+    """Nothing came for a day but looks: an idle shard is none that waits for a person each day."""
+    tells(rig, Trimmed())
+    sent = rig.stream.put("a")
+    rig.run("r1")
+    for hour in range(26):
+        later(rig, 1)
+        assert rig.run(f"idle{hour}").batch_id is None
+    sent += rig.stream.put("b")
+    assert rig.run("r2").gaps == 0
+    assert rig.committed() == sent
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_is_trimmed_on_the_way_to_an_instant_is_lost_only_if_it_may_be_wanted(rig: Rig, kept: bool) -> None:
+    instant = rig.stream.now_ms - (1 if kept else 26) * HOUR
+    rig.run("r0")
+    row = only(rig)
+    place = after("50", 0, instant)
+    assert rig.store.replace(row, replace(row, checkpoint=place, caught_up_ms=None, lease_count=row.lease_count + 1))
+    read = rig.stream.read
+
+    def telling(shard_id: str, position) -> Iterator[Page]:
+        said = {"checkpoint_gone": True, "trimmed": Trimmed(unread=True)}
+        yield from (replace(page, **(said if at == 0 else {})) for at, page in enumerate(read(shard_id, position)))
+
+    rig.stream.read = telling  # type: ignore[method-assign]
+    rig.stream.put("a")
+    rig.land("r1", rig.claim("r1"))
+    assert len(pending(rig).gaps) == (0 if kept else 1)

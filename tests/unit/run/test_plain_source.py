@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from shardbatch.control.reset import reset
 from shardbatch.control.status import status
 from shardbatch.core.expiry import tip_seen
 from shardbatch.core.interval import Interval
@@ -23,6 +24,7 @@ from shardbatch.errors import ConfigurationError, Throttled
 from shardbatch.run import claim, freeze, land
 from tests.support.plain import PlainStream
 from tests.support.rig import Rig
+from tests.support.verbs import done
 
 DAY = ReadLimits(duration=timedelta(days=1))
 
@@ -137,6 +139,70 @@ def test_what_expired_before_it_was_read_is_a_gap(tmp_path: Path) -> None:
     assert [gap.first_available for gap in pending.gaps] == [left]
 
 
+class Forgetful(PlainStream):
+    """A service that keeps so many records and not so much time, as a Redis stream of limited length; it may promise
+    a time all the same."""
+
+    def __init__(self, least: timedelta | None) -> None:
+        super().__init__()
+        self.capabilities = replace(self.capabilities, least_retention=least)
+
+    def retention_ms(self) -> int | None:  # type: ignore[override]
+        return None
+
+
+def forgets(rig: Rig, minutes: int) -> str:
+    """A record comes and goes within some minutes; the next one, which is left."""
+    shard_id = only(rig).shard_id
+    rig.stream.put("lost")
+    rig.stream.trim(shard_id, keep=0)
+    rig.time.ms += minutes * 60_000
+    rig.stream.now_ms = rig.time.ms
+    (left,) = rig.stream.put("left")
+    return left
+
+
+def gaps_of(rig: Rig, run: str) -> list[str | None]:
+    rig.land(run, rig.claim(run))
+    pending = only(rig).pending
+    assert pending is not None
+    return [gap.first_available for gap in pending.gaps]
+
+
+@pytest.mark.parametrize(("least", "lost"), [(None, True), (timedelta(minutes=20), True), (timedelta(hours=1), False)])
+@pytest.mark.parametrize("begun", [True, False])
+def test_what_went_within_half_an_hour_is_a_gap_unless_the_source_promises_more(
+    tmp_path: Path, least: timedelta | None, lost: bool, begun: bool
+) -> None:
+    rig = rig_of(tmp_path, Forgetful(least))
+    if begun:
+        rig.stream.put("a")
+    rig.run("r1")  # it stood at the tip
+    left = forgets(rig, 30)
+    assert gaps_of(rig, "r2") == ([left] if lost else [])
+
+
+def test_a_place_that_went_within_a_minute_is_a_gap(tmp_path: Path) -> None:
+    rig = rig_of(tmp_path, Forgetful(None))
+    rig.stream.put("a")
+    rig.run("r1")
+    left = forgets(rig, 1)
+    assert gaps_of(rig, "r2") == [left]
+
+
+def test_a_shard_that_is_read_soon_after_its_row_was_made_begins_at_the_oldest_record_that_is_left(
+    tmp_path: Path,
+) -> None:
+    rig = rig_of(tmp_path, Forgetful(None))
+    sent = rig.stream.put("a")
+    found = rig.claim("r1")
+    rig.time.ms += 4 * 60_000
+    rig.land("r1", found)
+    pending = only(rig).pending
+    assert pending is not None
+    assert (pending.last, pending.gaps) == (sent[0], ())
+
+
 def test_generations_are_read_in_order_although_no_answer_names_a_child(tmp_path: Path) -> None:
     stream = PlainStream(shards=2)
     rig = rig_of(tmp_path, stream)
@@ -210,6 +276,37 @@ def test_a_start_at_an_instant_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read from an instant"):
         rig.claim("r1", start=at_timestamp(1))
     assert rig.consumer().application() is None
+
+
+def test_a_claim_refuses_shards_that_were_reset_to_an_instant_and_the_reset_that_it_names_helps(tmp_path: Path) -> None:
+    rig = rig_of(tmp_path, PlainStream(shards=2))
+    sent = rig.stream.put(*"abcd")
+    rig.run("r1")
+    done(reset, rig, every=True, to=at_timestamp(rig.stream.now_ms))
+    before = rig.consumer().leases()
+    with pytest.raises(ConfigurationError, match="cannot be read") as told:
+        rig.claim("r2")
+    assert not told.value.retryable
+    assert all(shard_id in str(told.value) for shard_id in rig.stream.shards)
+    assert "TRIM_HORIZON" in told.value.remedy
+    assert rig.consumer().leases() == before
+    done(reset, rig, every=True, to=TRIM_HORIZON)
+    rig.run("r3")
+    assert sorted(rig.committed(), key=int) == sorted([*sent, *sent], key=int)
+
+
+def test_a_claim_refuses_an_application_that_begins_anew_at_an_instant(tmp_path: Path) -> None:
+    rig = rig_of(tmp_path, PlainStream())
+    sent = rig.stream.put("a")
+    rig.run("r1")
+    rig.stream.created_ms = 2
+    done(reset, rig, every=True, to=at_timestamp(rig.stream.now_ms), stream_id=rig.stream.identity())
+    with pytest.raises(ConfigurationError, match="cannot be read from an instant") as told:
+        rig.claim("r2")
+    assert f"--all --to TRIM_HORIZON --stream-id {rig.stream.identity()}" in told.value.remedy
+    done(reset, rig, every=True, to=TRIM_HORIZON, stream_id=rig.stream.identity())
+    rig.run("r3")
+    assert rig.committed() == [*sent, *sent]
 
 
 def test_latest_is_the_tip_that_each_shard_had_at_the_first_claim(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_what_a_read_waited_stands_in_log_answer_slice_and_batch(rig: Rig) -> No
     rig.stream.put(*"abc")
     (landed,) = rig.land("r1", rig.claim("r1"))
     assert landed.waiting == Waiting(6.0, 3, 3)
-    words = "waited 6.0 s for the service's limits, 3 calls refused, 3 subscriptions renewed"
+    words = "waited 6.0 s for the service's limits, 3 calls refused, 3 lasting answers renewed"
     assert f"Shard {SHARD}: 3 records, read to the tip as of the run's start; {words}." in rig.said
     assert any(line.startswith("Read task ") and words in line for line in rig.said)
     (lease,) = rig.consumer().leases()

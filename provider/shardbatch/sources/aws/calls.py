@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
@@ -57,6 +58,13 @@ def require_whole(operation: str, response: Mapping[str, Any]) -> None:
     length = headers.get("content-length")
     if length is not None and not headers.get("content-encoding") and int(length) != len(body):
         raise InvalidAnswer(f"An answer to {operation} was cut short: {len(body)} of {length} bytes.")
+
+
+def date_of(answer: Mapping[str, Any]) -> int | None:
+    """The ``Date`` of an answer, in whole seconds, cut off, as milliseconds; ``None`` for a server that sends none."""
+    headers: Mapping[str, str] = answer["ResponseMetadata"].get("HTTPHeaders", {})
+    date = headers.get("date")
+    return None if date is None else int(parsedate_to_datetime(date).timestamp()) * 1000
 
 
 class AwsCaller:

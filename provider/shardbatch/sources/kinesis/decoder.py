@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.errors import InvalidAnswer
-from shardbatch.sources.records import batch_of
+from shardbatch.sources.records import batch_of, times_of
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _columns(answer: _Answer | _Event, onward: str | None) -> Decoded:
     return _decoded(
         [record.SequenceNumber for record in records],
         [record.PartitionKey for record in records],
-        _micros([record.ApproximateArrivalTimestamp for record in records]),
+        times_of([record.ApproximateArrivalTimestamp for record in records]),
         [record.Data for record in records],
         onward,
         tuple(_child(msgspec.to_builtins(child)) for child in answer.ChildShards or ()),
@@ -137,12 +137,6 @@ def _decoded(
     records = batch_of(numbers, keys, arrivals, data)
     metered = sum(pc.sum(pc.binary_length(records.column(name))).as_py() or 0 for name in ("partition_key", "data"))
     return Decoded(records, next_iterator or None, children, int(lag), metered)
-
-
-def _micros(seconds: Sequence[float | None]) -> pa.Array:
-    """Epoch seconds with milliseconds as microseconds; rounding the milliseconds half to even makes them exact."""
-    millis = pc.round(pc.multiply(pa.array(seconds, pa.float64()), 1e3), round_mode="half_to_even")
-    return pc.cast(pc.multiply(pc.cast(millis, pa.int64()), 1000), pa.timestamp("us", tz="UTC"))
 
 
 def _child(child: Mapping[str, Any]) -> Shard:

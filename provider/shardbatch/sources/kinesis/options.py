@@ -36,6 +36,14 @@ class Deaggregate(Choice):
     OFF = "off"
 
 
+def service_limits(page_records: int, calls_per_second: float) -> tuple[tuple[str, bool, str], ...]:
+    """Of what authors may choose, too: its name, whether the service takes it, and what the service takes."""
+    return (
+        ("page_records", 1 <= page_records <= MOST_RECORDS, "1 to 10,000"),
+        ("calls_per_second", 0 < calls_per_second <= MOST_CALLS_PER_SECOND, "above 0 and at most 5"),
+    )
+
+
 @dataclass(frozen=True)
 class KinesisOptions:
     """How a stream is read.
@@ -72,8 +80,7 @@ class KinesisOptions:
     def __post_init__(self) -> None:
         zero = timedelta(0)
         ranges = (
-            ("page_records", 1 <= self.page_records <= MOST_RECORDS, "1 to 10,000"),
-            ("calls_per_second", 0 < self.calls_per_second <= MOST_CALLS_PER_SECOND, "above 0 and at most 5"),
+            *service_limits(self.page_records, self.calls_per_second),
             ("idle_interval", self.idle_interval >= zero, "zero or more"),
             ("listed_shards", 1 <= self.listed_shards <= MOST_LISTED, "1 to 1,000"),
             ("attempts", self.attempts >= 1, "1 or more"),
@@ -85,6 +92,14 @@ class KinesisOptions:
                 raise ConfigurationError(
                     f"KinesisOptions({name}={getattr(self, name)}) is out of range.", remedy=f"It is {words}."
                 )
+
+
+def no_stream(text: str) -> ConfigurationError:
+    """The error for a text that names no stream."""
+    return ConfigurationError(
+        f"{text!r} is neither the name nor the ARN of a Kinesis stream.",
+        remedy="Give a name, or an ARN like arn:aws:kinesis:REGION:ACCOUNT:stream/NAME.",
+    )
 
 
 @dataclass(frozen=True)
@@ -102,15 +117,12 @@ class StreamName:
         """
         if not text.startswith("arn:"):
             if not text or "/" in text or ":" in text:
-                raise ConfigurationError(f"{text!r} names no stream.", remedy="Give the stream's name or its ARN.")
+                raise no_stream(text)
             return cls(text)
         parts = text.split(":", 5)
         kind, _, name = parts[-1].partition("/")
         if len(parts) != 6 or parts[2] != "kinesis" or kind != "stream" or not name or "/" in name:
-            raise ConfigurationError(
-                f"{text!r} is not the ARN of a Kinesis stream.",
-                remedy="It looks like arn:aws:kinesis:REGION:ACCOUNT:stream/NAME.",
-            )
+            raise no_stream(text)
         return cls(name, text)
 
     @property

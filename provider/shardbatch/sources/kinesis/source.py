@@ -6,17 +6,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.ports import SYSTEM_CLOCK, Capabilities, Clock, Page
 from shardbatch.core.position import SHARD_END, Kind, Position, at_timestamp
 from shardbatch.core.shard import KeyRange, Shard
+from shardbatch.sources.aws.calls import date_of
 from shardbatch.sources.aws.pace import Pace
 from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.fan_out import Choosing, Deadline, Progress
-from shardbatch.sources.kinesis.hash_space import HASH_KEYS, missing
+from shardbatch.sources.kinesis.hash_space import missing
 from shardbatch.sources.kinesis.listing import describe, list_all
 from shardbatch.sources.kinesis.options import FanOut, KinesisOptions, StreamName
 from shardbatch.sources.kinesis.pace import RATE
@@ -43,9 +43,14 @@ class KinesisSource:
     :raises ConfigurationError: for a text that names no stream.
     """
 
-    #: An iterator lives for 5 minutes (Kinesis API reference, GetShardIterator).
     capabilities = Capabilities(
-        lineage=True, instants=True, arrival_times=True, place_lives=timedelta(minutes=5), key_space=HASH_KEYS
+        lineage=True,
+        instants=True,
+        arrival_times=True,
+        place_lives=timedelta(minutes=5),  # an iterator's (Kinesis API reference, GetShardIterator)
+        # No stream can be set to less than 24 hours; an hour is far below that, whatever clocks differ by, and spares
+        # runs that follow one another closely the question for the retention.
+        least_retention=timedelta(hours=1),
     )
     words = WORDS
 
@@ -99,9 +104,7 @@ class KinesisSource:
 
         :raises StreamNotFound: if there is no such stream.
         """
-        headers: Mapping[str, str] = describe(self._caller)["ResponseMetadata"].get("HTTPHeaders", {})
-        date = headers.get("date")
-        return None if date is None else int(parsedate_to_datetime(date).timestamp()) * 1000
+        return date_of(describe(self._caller))
 
     def resolve(self, start: Position, shard_id: str | None = None) -> Position:
         """``LATEST`` as the instant at which the service answers, for all shards; every other position as it is.

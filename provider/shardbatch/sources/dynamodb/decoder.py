@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the body of a GetRecords answer to Arrow columns; the one place that knows the shape of a change.
+
+An item stays in DynamoDB's own JSON, where a number is a text and bytes are base64: so nothing of it is lost.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from shardbatch.errors import InvalidAnswer
+from shardbatch.sources.records import SCHEMA, batch_of, times_of
+
+Json = dict[str, Any]
+ATTRIBUTES = pa.field("attributes", pa.map_(pa.string(), pa.string()))
+CHANGES = SCHEMA.append(ATTRIBUTES)
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One answer of GetRecords; ``next_iterator`` is ``None`` at the end of a shard."""
+
+    records: pa.RecordBatch
+    next_iterator: str | None
+
+
+class _Change(msgspec.Struct, gc=False):
+    SequenceNumber: str
+    Keys: Json
+    NewImage: Json | None = None
+    OldImage: Json | None = None
+    ApproximateCreationDateTime: float | None = None
+    SizeBytes: int | None = None
+    StreamViewType: str | None = None
+
+
+class _Record(msgspec.Struct, gc=False):
+    dynamodb: _Change
+    eventName: str | None = None
+    eventID: str | None = None
+    eventVersion: str | None = None
+    userIdentity: Json | None = None
+
+
+class _Answer(msgspec.Struct, gc=False):
+    Records: list[_Record]
+    NextShardIterator: str | None = None
+
+
+_parse = msgspec.json.Decoder(_Answer).decode
+_write = msgspec.json.Encoder().encode
+_write_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+def empty() -> pa.RecordBatch:
+    """No records, with all columns."""
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in CHANGES], schema=CHANGES)
+
+
+def decode(body: bytes) -> Decoded:
+    """The answer that a body holds.
+
+    :raises InvalidAnswer: if it cannot be parsed.
+    """
+    try:
+        answer = _parse(body)
+    except msgspec.MsgspecError as error:  # its text names a place in the body, never a value
+        raise InvalidAnswer(f"A GetRecords answer of {len(body)} bytes cannot be parsed: {error}.") from error
+    return _columns(answer)
+
+
+def adapt(response: Mapping[str, Any]) -> Decoded:
+    """The answer that botocore has parsed, for versions of it that do not show the body.
+
+    :raises InvalidAnswer: if it lacks its records, as botocore makes of a body that was cut short, or they lack what
+        every change has.
+    """
+    if "Records" not in response:
+        raise InvalidAnswer("A GetRecords answer lacks its records.")
+    try:
+        return _columns(msgspec.convert(_unparsed(dict(response)), _Answer))
+    except msgspec.MsgspecError as error:
+        raise InvalidAnswer(f"A GetRecords answer is not whole: {error}.") from error
+
+
+def _unparsed(value: Any) -> Any:
+    """Values as the service writes them: botocore has decoded bytes and times."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, Mapping):
+        return {name: _unparsed(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_unparsed(item) for item in value]
+    return value.timestamp() if hasattr(value, "timestamp") else value
+
+
+def _columns(answer: _Answer) -> Decoded:
+    changes = [record.dynamodb for record in answer.Records]
+    plain = batch_of(
+        [change.SequenceNumber for change in changes],
+        [_write_sorted(change.Keys).decode() for change in changes],
+        times_of([change.ApproximateCreationDateTime for change in changes]),
+        [_images(change) for change in changes],
+    )
+    columns = [*plain.columns, _attributes(answer.Records)]
+    return Decoded(pa.RecordBatch.from_arrays(columns, schema=CHANGES), answer.NextShardIterator or None)
+
+
+def _images(change: _Change) -> bytes:
+    """The parts of a change that it has, as compact JSON."""
+    found: Json = {"Keys": change.Keys}
+    if change.NewImage is not None:
+        found["NewImage"] = change.NewImage
+    if change.OldImage is not None:
+        found["OldImage"] = change.OldImage
+    return _write(found)
+
+
+def _attributes(records: Sequence[_Record]) -> pa.Array:
+    offsets, names, values = [0], [], []
+    for record in records:
+        change = record.dynamodb
+        for name, value in (
+            ("event_name", record.eventName),
+            ("event_id", record.eventID),
+            ("event_version", record.eventVersion),
+            ("size_bytes", None if change.SizeBytes is None else str(change.SizeBytes)),
+            ("stream_view_type", change.StreamViewType),
+            ("user_identity", None if record.userIdentity is None else _write(record.userIdentity).decode()),
+        ):
+            if value is not None:
+                names.append(name)
+                values.append(value)
+        offsets.append(len(names))
+    texts = [pa.array(names, pa.string()), pa.array(values, pa.string())]
+    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), *texts)
