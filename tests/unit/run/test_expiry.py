@@ -94,7 +94,8 @@ def test_a_warning_counts_the_shards_that_it_does_not_name(rig: Rig) -> None:
     rig.claim("r2")
     (line,) = warnings(rig)
     assert "of 7 shards" in line
-    assert "h (shardId-000000000004) and 2 more. Read more" in line
+    assert line.count(" h (shardId-") == 5
+    assert ") and 2 more. Read more" in line
 
 
 def test_a_claim_warns_of_shards_of_which_little_of_the_retention_is_left(rig: Rig) -> None:
