@@ -11,11 +11,11 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from shardbatch.core.owner import Owner
-from shardbatch.core.ports import Capabilities, Page, Verdict
+from shardbatch.core.ports import Capabilities, Page, Verdict, Words
 from shardbatch.core.position import Position
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import KeyRange, Shard
@@ -51,7 +51,8 @@ STREAMS = {"1000": open_shards(1000), "20000": open_shards(20_000), "3040": resh
 class Listing:
     """A source that has nothing but a listing."""
 
-    capabilities = Capabilities(lineage=True, timestamps=True, exact_tip=True)
+    capabilities = Capabilities(lineage=True, instants=True, arrival_times=True)
+    words = Words()
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -62,7 +63,13 @@ class Listing:
     def list_shards(self) -> list[Shard]:
         return STREAMS[self.name]
 
-    def resolve(self, start: Position) -> Position:
+    def missing(self, listing: Sequence[Shard]) -> str:
+        return ""
+
+    def clock_ms(self) -> int | None:
+        return None
+
+    def resolve(self, start: Position, shard_id: str | None = None) -> Position:
         return start
 
     def retention_ms(self) -> int | None:
@@ -70,6 +77,9 @@ class Listing:
 
     def read(self, shard_id: str, after: Position) -> Iterator[Page]:
         return iter(())
+
+    def end_reading(self, others: Callable[[], bool]) -> None:
+        """Nothing costs money."""
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -89,7 +99,7 @@ def consumer_of(url: str, stream: str, staging: str) -> Consumer:
 
 
 def complete_closed(consumer: Consumer) -> None:
-    """As after a run that drained all closed shards: their rows are completed, and nobody's."""
+    """As after a run that drained all closed shards: their rows are completed, and have no owner."""
     closed = {shard.shard_id for shard in consumer.source.list_shards() if shard.closed}
     rows = [lease for lease in consumer.leases() if lease.shard_id in closed]
     done = [replace(row, completed=True, lease_owner=None, lease_count=row.lease_count + 1) for row in rows]

@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -121,18 +121,20 @@ def main() -> int:
             assert server.stdout is not None
             url = server.stdout.readline().strip()
             rates: dict[str, float] = {"records": count}
-            for name, work in (
-                ("filled", lambda: fill_stream(url, STREAM, make_records(count))),
-                ("read_raw", lambda: read_raw(url)),
-                ("read_by_fan_out", lambda: read_by_fan_out(url)),
-                ("read_boto3", lambda: read_boto(url)),
-            ):
+            works: dict[str, Callable[[], int]] = {
+                "filled": lambda: fill_stream(url, STREAM, make_records(count)),
+                "read_raw": lambda: read_raw(url),
+                "read_by_fan_out": lambda: read_by_fan_out(url),
+                "read_boto3": lambda: read_boto(url),
+            }
+            for name, work in works.items():
                 began, cpu = time.monotonic(), cpu_seconds(server.pid)
                 done = work()
                 assert done == count, f"{name}: {done} of {count} records"
                 rates[f"{name}_per_s"] = round(count / (time.monotonic() - began))
-                if cpu is not None:
-                    rates[f"{name}_per_core_s"] = round(count / (cpu_seconds(server.pid) - cpu))
+                spent = cpu_seconds(server.pid)
+                if cpu is not None and spent is not None:
+                    rates[f"{name}_per_core_s"] = round(count / (spent - cpu))
         finally:
             server.terminate()
     print(json.dumps(rates))

@@ -96,7 +96,8 @@ def measure(spark: SparkSession, out: Path, batches: int) -> Measured:
         if not count == plain_count == batches * ROWS:
             raise RuntimeError(f"{count} rows, {plain_count} without markers, of {batches * ROWS}.")
         found.append((plan_s, count_s, plain_plan_s, plain_count_s, day_s))
-    return Measured(*(min(values) for values in zip(*found, strict=True)), _delta(out, batches))
+    plan_s, count_s, plain_plan_s, plain_count_s, day_s = (min(values) for values in zip(*found, strict=True))
+    return Measured(plan_s, count_s, plain_plan_s, plain_count_s, day_s, _delta(out, batches))
 
 
 def _delta(out: Path, batches: int) -> float | None:

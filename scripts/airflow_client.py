@@ -97,28 +97,34 @@ class AirflowClient:
 
     def import_errors(self) -> dict[str, str]:
         """The traceback of every DAG file that cannot be imported, by its name."""
-        errors = self.call("GET", "importErrors")["import_errors"]
+        errors: list[dict[str, str]] = self.call("GET", "importErrors")["import_errors"]
         return {error["filename"]: error["stack_trace"] for error in errors}
 
     def trigger(self, dag_id: str, run_id: str | None = None, **fields: Any) -> str:
         """Starts a run as a manual trigger does; `fields` are the API's (`conf`, `logical_date`, …). The run's id."""
         body = {"logical_date": None, **fields} | ({"dag_run_id": run_id} if run_id else {})
-        return self.call("POST", f"dags/{quote(dag_id)}/dagRuns", body)["dag_run_id"]
+        return str(self.call("POST", f"dags/{quote(dag_id)}/dagRuns", body)["dag_run_id"])
 
     def run(self, dag_id: str, run_id: str) -> dict[str, Any]:
         """The run as the API shows it."""
-        return self.call("GET", self._run(dag_id, run_id))
+        found: dict[str, Any] = self.call("GET", self._run(dag_id, run_id))
+        return found
 
     def runs(self, dag_id: str) -> list[dict[str, Any]]:
         """The DAG's runs, the oldest first."""
-        return self.call("GET", f"dags/{quote(dag_id)}/dagRuns", order_by="run_after", limit=100)["dag_runs"]
+        path = f"dags/{quote(dag_id)}/dagRuns"
+        found: list[dict[str, Any]] = self.call("GET", path, order_by="run_after", limit=100)["dag_runs"]
+        return found
 
     def wait_for_run(self, dag_id: str, run_id: str, timeout: float = 180) -> str:
         """Waits until the run is finished; its state."""
+
+        def finished() -> str | None:
+            state = str(self.run(dag_id, run_id)["state"])
+            return state if state in FINISHED else None
+
         return wait_until(
-            lambda: state if (state := self.run(dag_id, run_id)["state"]) in FINISHED else None,
-            timeout,
-            lambda: f"run {run_id} of {dag_id} is not finished: {self.task_states(dag_id, run_id)}",
+            finished, timeout, lambda: f"run {run_id} of {dag_id} is not finished: {self.task_states(dag_id, run_id)}"
         )
 
     def mark_run(self, dag_id: str, run_id: str, state: str) -> None:
@@ -140,7 +146,9 @@ class AirflowClient:
 
     def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """All task instances of a run as the API shows them."""
-        return self.call("GET", f"{self._run(dag_id, run_id)}/taskInstances", limit=1000)["task_instances"]
+        path = f"{self._run(dag_id, run_id)}/taskInstances"
+        found: list[dict[str, Any]] = self.call("GET", path, limit=1000)["task_instances"]
+        return found
 
     def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
         """State by task id; a mapped instance as `task_id[map_index]`."""

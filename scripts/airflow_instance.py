@@ -265,10 +265,10 @@ def _zombie(pid: int) -> bool:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on now."""
+    """A loopback port that no process listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        return int(probe.getsockname()[1])
 
 
 def main() -> int:

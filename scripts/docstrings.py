@@ -17,7 +17,7 @@ ROLE = re.compile(r":(?:class|data|func|meth|attr|mod|exc):`~?([^`]+)`")
 LITERAL = re.compile(r"^[ \t]*::[ \t]*$", re.MULTILINE)
 
 
-class Marks(Extension):
+class Marks(Extension):  # type: ignore[misc]
     """Brings every docstring into Markdown before it is taken apart."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:

@@ -134,7 +134,7 @@ def install() -> None:
     """Installs what constraints.txt pins. The first time downloads about 700 MB, of which Spark is most."""
     say("installing the pinned packages (the first time this downloads about 700 MB)")
     run(PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", CONSTRAINTS, "uv")
-    uv = [VENV / "bin" / "uv", "pip", "install", "--python", PYTHON, "--compile-bytecode"]
+    uv: list[str | Path] = [VENV / "bin" / "uv", "pip", "install", "--python", PYTHON, "--compile-bytecode"]
     run(*uv, "-c", CONSTRAINTS, "-b", CONSTRAINTS, "-e", f".[{EXTRAS}]", env=uv_environ())
 
 
@@ -171,7 +171,7 @@ def uv_environ() -> dict[str, str]:
 
 def pip_settings() -> dict[str, str]:
     """pip's settings from its files and variables, by their last name; the environment wins, as with pip."""
-    command = [PYTHON, "-m", "pip", "config", "list"]
+    command: list[str | Path] = [PYTHON, "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False, env=environ()).stdout
     settings: dict[str, str] = {}
     for line in sorted(listed.splitlines(), key=lambda line: line.startswith(":env:")):

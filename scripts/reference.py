@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shardbatch.control.verb import Verb
+    from shardbatch.errors import ShardbatchError
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 BEGIN = "<!-- made by python -m scripts.reference -->"
@@ -106,11 +107,11 @@ EXTRA = {
 }
 
 
-def errors() -> list[type]:
+def errors() -> list[type[ShardbatchError]]:
     """Every error, those above before those below."""
     from shardbatch.errors import ShardbatchError
 
-    def below(kind: type) -> Iterable[type]:
+    def below(kind: type[ShardbatchError]) -> Iterable[type[ShardbatchError]]:
         for child in kind.__subclasses__():
             if child.__module__ == "shardbatch.errors":
                 yield child
@@ -166,7 +167,7 @@ def commands_text() -> str:
         (f"[`{verb.name}`](#{_section(verb.name)})", verb.help, _owner_at_work(verb), _operator(verb))
         for verb in verbs()
     ]
-    return _table(("command", "what it does", "what a run is at work on", "in a DAG"), rows)
+    return _table(("command", "what it does", "if a run is at work on it", "in a DAG"), rows)
 
 
 def operators_text() -> str:
@@ -176,7 +177,7 @@ def operators_text() -> str:
         for verb in verbs()
         if verb.operator
     ]
-    return _table(("operator", "does what the command does", "what a run is at work on"), rows)
+    return _table(("operator", "does what the command does", "if a run is at work on it"), rows)
 
 
 def verbs() -> list[Verb]:
@@ -193,8 +194,8 @@ def _operator(verb: Verb) -> str:
 
 def _owner_at_work(verb: Verb) -> str:
     if verb.use_case is None:
-        return "is left, by the run that it starts"
-    return "is left, unless forced" if verb.asks else "is not asked about"
+        return "the run that it starts leaves it"
+    return "leaves it, unless forced" if verb.asks else "acts without asking"
 
 
 def _section(name: str) -> str:
@@ -204,7 +205,7 @@ def _section(name: str) -> str:
     """
     for heading in re.findall(r"^## (.+)$", (DOCS / "cli.md").read_text("utf-8"), re.MULTILINE):
         if name in heading.split(", "):
-            return heading.replace(", ", "-")
+            return str(heading.replace(", ", "-"))
     raise ValueError(f"docs/cli.md has no section of {name}")
 
 

@@ -24,7 +24,7 @@ with (
         leases=SQLLeases("overhead_leases"),
         staging=Staging(os.environ.get("OVERHEAD_STAGING", "/nonexistent")),
         claim=ClaimOptions(read_tasks=int(os.environ.get("OVERHEAD_READ_TASKS", "16"))),
-        policy=Policies(sink="own"),
+        policies=Policies(sink="own"),
     ) as batch,
 ):
     work(batch.batch_id)

@@ -105,7 +105,7 @@ def time_fault(of_task: timedelta | None, of_run: timedelta | None, limits: Read
         return (
             f"the execution_timeout of its read task is {of_task}, of which {LEAST_LANDING} is kept to land what was "
             f"read: of ReadLimits(duration={limits.duration}) nothing is left.",
-            'Give it a longer one: task_args={"read": {"execution_timeout": ...}}, where None is none.',
+            'Give it a longer one: task_args={"read": {"execution_timeout": ...}}, where None sets no limit.',
         )
     if of_run is not None and time_to_read(of_run) <= timedelta(0):
         return (

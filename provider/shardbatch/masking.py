@@ -16,7 +16,7 @@ SHORTEST = 4
 
 #: ``//user:password@host``; the password may contain unquoted slashes and at signs.
 _USERINFO = re.compile(r"(//[^\s/@:?#]{0,256}):(\S{1,2000})@")
-#: ``user:password@host`` with nothing before it; an ARN with an at sign behind it is none, ``User:arn:…`` neither.
+#: ``user:password@host`` with nothing before it; neither an ARN with an at sign behind it, nor ``User:arn:…``.
 _BARE = re.compile(r"""(?<![^\s'"(=<\[,`])(?!arn:)([^\s:/@'"(=<\[,`]{1,256}):(?!//|arn:)(\S{1,2000})@(?=[\w\[.-])""")
 _VALUE = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)"""
 _SECRET = "passw(?:or)?d|passwd|pwd|passfile|passphrase|secret"

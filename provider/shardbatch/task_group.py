@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: How often our tasks are retried where neither ``task_args`` nor any default_args say it.
 RETRIES = {"retries": 3}
-#: After how long they are retried where these say none of it: half of their delays and half of ours would be neither.
+#: After how long they are retried; used only if none is set, so that ours are not mixed with the author's.
 RETRY_DELAYS = {
     "retry_delay": timedelta(seconds=10),
     "retry_exponential_backoff": 2,

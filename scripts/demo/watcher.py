@@ -11,9 +11,10 @@ from typing import Any
 
 from scripts.airflow_client import FINISHED, AirflowClient, ApiError
 from scripts.demo.console import Console
-from shardbatch.control.status import BatchStatus, ShardStatus, batches, shards
+from shardbatch.control.status import ShardStatus, batches, shards
 from shardbatch.core.batch import BatchState
 from shardbatch.core.rows import TABLES, Namespace
+from shardbatch.run.batch_status import BatchStatus
 from shardbatch.run.consumer import Rows
 from shardbatch.stores.sql import SQLStore
 

@@ -232,26 +232,26 @@ def test_while_a_root_is_handed_over_its_owner_is_refused(backend: Backend, root
     folder = written(backend)
     roots.look(backend.out, [folder], OURS, shared=False)
 
-    handover = roots.begin_handover(backend.out, THEIRS)
+    change = roots.begin_change(backend.out, THEIRS)
     with pytest.raises(OutputTaken, match=f"is being claimed by {THEIRS}"):
         roots.look(backend.out, [folder], OURS, shared=False)
     with pytest.raises(OutputTaken, match=f"belongs to {OURS}"):
         roots.look(backend.out, [folder], THEIRS, shared=False)
 
-    roots.withdraw_handover(backend.out, handover)
+    roots.withdraw_change(backend.out, change)
     roots.look(backend.out, [folder], OURS, shared=False)
 
 
 def test_after_a_handover_the_new_owner_alone_passes(backend: Backend, roots: OutputRoots) -> None:
     folder = written(backend)
     roots.look(backend.out, [folder], OURS, shared=False)
-    roots.finish_handover(backend.out, roots.begin_handover(backend.out, THEIRS))
+    roots.finish_change(backend.out, roots.begin_change(backend.out, THEIRS))
 
     roots.look(backend.out, [folder], THEIRS, shared=False)
     with pytest.raises(OutputTaken, match=f"belongs to {THEIRS}"):
         roots.look(backend.out, [folder], OURS, shared=False)
 
-    roots.finish_handover(backend.out, roots.begin_handover(backend.out, OURS))
+    roots.finish_change(backend.out, roots.begin_change(backend.out, OURS))
     roots.look(backend.out, [folder], OURS, shared=False)
     assert owners(backend) == sorted([f"{OURS} 1", f"{THEIRS} 2", f"{OURS} 3"])
 
@@ -259,10 +259,10 @@ def test_after_a_handover_the_new_owner_alone_passes(backend: Backend, roots: Ou
 def test_a_handover_that_died_is_passed_by_the_next(backend: Backend, roots: OutputRoots) -> None:
     folder = written(backend)
     roots.look(backend.out, [folder], OURS, shared=False)
-    late = roots.begin_handover(backend.out, THIRD)
+    late = roots.begin_change(backend.out, THIRD)
 
-    roots.finish_handover(backend.out, roots.begin_handover(backend.out, THEIRS))
-    roots.finish_handover(backend.out, late)  # it was not dead
+    roots.finish_change(backend.out, roots.begin_change(backend.out, THEIRS))
+    roots.finish_change(backend.out, late)  # it was not dead
 
     roots.look(backend.out, [folder], THEIRS, shared=False)
     for app in (OURS, THIRD):

@@ -289,7 +289,7 @@ def rows(store: SQLStore) -> list[Any]:
         (("release", *WHERE), {}, "Nothing was chosen"),
         (("release", *WHERE, "--owner", OTHER, "--yes"), {}, "To release something needs a reason"),
         (("reset", *WHERE, "--all"), {}, "No position"),
-        (("reset", *WHERE, "--all", "--to", "LATEST"), {}, "only the stream knows"),
+        (("reset", *WHERE, "--all", "--to", "LATEST"), {}, "not a fixed place"),
         (("accept-gap", *WHERE), {}, "No gaps were chosen"),
         (("adopt-root", *WHERE, "--root", "/lake"), {}, "none is given. Give --staging"),
         (("batches", *WHERE, "--limit", "0"), {}, "limit of batches is 0"),

@@ -23,7 +23,7 @@ def moto_server(authority: Authority | None = None) -> Iterator[AwsServer]:
     """A moto server with every service that it has; over TLS, if an authority is given that vouches for it."""
     port = free_port()
     program = Path(sys.executable).with_name("moto_server")
-    command = [program, "-H", LOOPBACK, "-p", str(port)]
+    command: list[str | Path] = [program, "-H", LOOPBACK, "-p", str(port)]
     server = AwsServer("moto", f"http://{LOOPBACK}:{port}")
     if authority is not None:
         command += ["-s", "-c", str(authority.certificate), "-k", str(authority.key)]

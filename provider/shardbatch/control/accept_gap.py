@@ -19,8 +19,8 @@ def accept_gap(action: Action, *, shards: Sequence[str] = (), every: bool = Fals
     """Accept the gaps in the slices of some shards, or of all; who and why go into each gap itself.
 
     The slice stays as it is, and so does its owner, which is not asked: an active run freezes it if it has yet to
-    freeze, else the next run does. Descendants of the shard that waited behind it follow by themselves; a gap of their
-    own is accepted for itself.
+    freeze, else the next run does. Descendants of the shard that waited behind it follow by themselves; their own
+    gaps must be accepted separately.
 
     :param every: all shards that wait for it.
     :raises ConfigurationError: if nothing was chosen, the reason is empty, or application or shard is not there.

@@ -88,8 +88,8 @@ def asked_once(liveness: Liveness) -> Liveness:
 class Action(Rows):
     """One call of a verb.
 
-    ``liveness`` says whether an owner is over, where somebody can be asked; ``force`` goes on although one is not.
-    ``landing`` reaches staging, where it is at hand.
+    ``liveness`` says whether an owner is over, if Airflow can be asked; ``force`` acts even if the owner is not over.
+    ``landing`` reaches staging, if it is given.
     """
 
     verb: Verb
@@ -179,8 +179,8 @@ class Action(Rows):
             row = self.application()
 
     def verdict(self, owner: str | None) -> Verdict:
-        """Whether an owner is over, as far as somebody can be asked; what has no owner is. By force, who cannot be
-        asked about stops nothing.
+        """Whether an owner is over, if Airflow can be asked. A row without an owner counts as over. With force, an
+        owner whose state is unknown does not stop the action.
 
         :raises OwnerUnknown: if the question fails, unless by force.
         """
@@ -192,7 +192,7 @@ class Action(Rows):
             if self.force:
                 return Verdict.FOREIGN
             raise OwnerUnknown(
-                f"What {owner} has is left as it is. {error.message}",
+                f"The leases and batches of {owner} were not changed. {error.message}",
                 remedy="See that Airflow can be asked (the API server in a task, its database on the command line), "
                 f"or {FORCE}.",
             ) from error

@@ -27,7 +27,7 @@ def adopt_root(action: Action, root: str) -> tuple[Done, ...]:
     :param root: the root, in whatever spelling.
     :raises ConfigurationError: if the application is not there, the reason is empty, or no staging is given.
     :raises StagingError: if the root cannot be reached or written to.
-    :raises OutputTaken: if somebody else hands it over at this moment.
+    :raises OutputTaken: if another process changes its owner at this moment.
     """
     action.begin()
     reach, outputs = expect_roots(action.landing)
@@ -39,20 +39,20 @@ def adopt_root(action: Action, root: str) -> tuple[Done, ...]:
     if left or action.dry_run:
         return left or (_told(action, root, known, "would adopt", reach),)
     action.record(f"root {root}")
-    handover = outputs.begin_handover(root, me)
+    change = outputs.begin_change(root, me)
     try:
         others = _others(outputs.holders(root), me)
         left = _undecided(action, others)
         if not left:
             _heal(action, root, others, reach)
     except BaseException:
-        outputs.withdraw_handover(root, handover)
+        outputs.withdraw_change(root, change)
         raise
     if left:
-        outputs.withdraw_handover(root, handover)
+        outputs.withdraw_change(root, change)
         return left
     done = _told(action, root, known, "adopted", reach)
-    outputs.finish_handover(root, handover)
+    outputs.finish_change(root, change)
     return (done,)
 
 
@@ -115,7 +115,9 @@ def _told(action: Action, root: str, known: Sequence[Holder], result: str, landi
     said = []
     for other in _others(known, me):
         if Rows(namespace=other, store=action.store).application() is None:
-            said.append(f"{other} has no rows in this lease store: see yourself that it has no run at work on a batch")
+            said.append(
+                f"{other} has no rows in this lease store: check yourself that no run of it is working on a batch"
+            )
             continue
         waits = len(_untold(action, root, other, landing))
         said.append(f"{other} is refused from then on")

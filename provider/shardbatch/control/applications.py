@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The applications of a lease store, and which of them somebody may have meant."""
+"""The applications of a lease store, and which of them a mistyped name may mean."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import Columns, Namespace
 from shardbatch.errors import ShardbatchError, UnsupportedSchema
 
-#: A name that is less like another, from 0 to 1, is no slip of the pen.
+#: Names less similar than this (0 to 1) are not suggested.
 LIKE = 0.6
-#: As many are named.
+#: The most names that are suggested.
 NAMED = 3
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drop: a batch is given up. One that is undecided never commits, one that was set aside is kept no longer (B6, L6).
+"""Drop: a batch is given up. An undecided batch never commits; a batch that was set aside is no longer kept (B6, L6).
 
 An interval's committed batch is taken back: it is decided anew, without output (B11).
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All leases of a lineage in one hand, that of a reset; stamps are obeyed before one is taken (PROTOCOL D5)."""
+"""A reset takes all leases of a lineage before it changes any; the stamp of each is obeyed first (PROTOCOL D5)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def obstacle(action: Action, lease: Lease) -> str:
 
 
 def robbed(action: Action, lease: Lease) -> str:
-    """What to tell of the owner of a lease that is taken by force, after what else is told; of a batch its drop tells.
+    """The text about an owner that loses a lease by force. The drop of a batch has its own text.
 
     Empty without force, and where the owner is over.
     """
@@ -147,8 +147,8 @@ class LineageHold:
         return False
 
     def give_back(self) -> None:
-        """Free what was taken and not rewritten; slices stay. What a reset that died had becomes that one's again: it
-        may have rewritten half of a lineage, which must not go on."""
+        """Free what was taken and not rewritten; slices stay. Leases of a reset that died are given back to that reset:
+        it may have rewritten half of a lineage, and no run may go on with that."""
         for shard_id in list(self.rows):
             self.write(shard_id, self._given_back)
 

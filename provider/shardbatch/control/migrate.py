@@ -24,8 +24,8 @@ class Migrated:
 def migrate(action: Action) -> tuple[Migrated, ...]:
     """Add what the store lacks for this version, then raise the application's schema version to it.
 
-    The first may be done while workers of the version before are at work: what is added is none of their business. The
-    second ends that: from then on they refuse the application. Neither is undone by doing it again.
+    The first may be done while workers of the version before are at work, because they do not use what is added. From
+    the second on they refuse the application. Doing either again changes nothing.
 
     :raises ConfigurationError: if there is no such application, or the reason is missing and this is not a preview.
     :raises UnsupportedSchema: if its rows are of a later version than this one reads.

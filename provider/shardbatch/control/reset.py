@@ -58,7 +58,7 @@ def target_of(text: str | datetime) -> Position:
         raise ConfigurationError(f"A reset cannot go to {str(text)!r}.", remedy=TARGETS) from error
     if position.kind is Kind.LATEST:
         raise ConfigurationError(
-            "A reset cannot go to LATEST: only the stream knows where that is.",
+            "A reset cannot go to LATEST, because LATEST is not a fixed place.",
             remedy=f"Give the present instant, if the stream can be read from one. {TARGETS}",
         )
     if position.kind is Kind.SHARD_END:
@@ -190,7 +190,7 @@ def _free(action: Action, rows: list[Lease]) -> None:
 
 
 def _finish(action: Action, rows: Sequence[Lease]) -> tuple[Done, ...]:
-    """Free what a reset left that had rewritten all; one that had not is begun anew by the caller."""
+    """Free what a reset left that had rewritten all; the caller begins one anew that had not."""
     held: dict[str, list[Lease]] = {}
     open_ones: set[str] = set()
     for row in rows:
@@ -203,7 +203,9 @@ def _finish(action: Action, rows: Sequence[Lease]) -> tuple[Done, ...]:
     if not action.dry_run:
         _free(action, done)
     result = "would finish" if action.dry_run else "finished"
-    effect = "an earlier reset had moved it and died before it was free: {}; call reset again for another one"
+    effect = (
+        "An earlier reset moved it but stopped before it freed the lease: {}. To move it elsewhere, run reset again"
+    )
     return tuple(action.told(row, result, effect=effect.format(row.note)) for row in done)
 
 

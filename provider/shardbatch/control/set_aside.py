@@ -33,7 +33,7 @@ def set_aside(action: Action, batch_id: str) -> tuple[Done, ...]:
 
 def at_work(action: Action, batch: Batch) -> Stays | None:
     """Why an undecided batch is left to its owner: that is at work, or it is unknown whether it is over."""
-    working = f"its owner is at work on it; end that run, or {FORCE}: its commit fails then, changing nothing"
+    working = f"its owner is at work on it; end that run, or {FORCE}: then its commit fails and changes nothing"
     why = action.left_to(batch.owner, working)
     return Stays(why) if why else None
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from shardbatch.core.application import Application, Group
 from shardbatch.core.batch import KEPT, Batch, BatchState
+from shardbatch.core.choices import SHARD_STATES
 from shardbatch.core.expiry import Kept, all_read, kept_by, unread_since
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import SYSTEM_CLOCK, Clock, LeaseStore
@@ -173,10 +174,6 @@ def shards(
     return tuple(_shard_status(lease, leases, kept, now_ms) for lease in leases.values())
 
 
-#: States in the order in which ``choose`` sorts by them: what waits for somebody comes first.
-STATES = ("landed", "frozen", "held", "free", "completed")
-
-
 def choose(
     found: Iterable[ShardStatus], *, states: Collection[str] = (), owner: str = "", sort: str = "shard"
 ) -> tuple[ShardStatus, ...]:
@@ -195,7 +192,7 @@ def choose(
     orders: dict[str, Callable[[ShardStatus], Any]] = {
         "shard": lambda shard: shard.shard_id,
         "behind": behind,
-        "state": lambda shard: (STATES.index(shard.state), shard.shard_id),
+        "state": lambda shard: (SHARD_STATES.index(shard.state), shard.shard_id),
     }
     kept = (one for one in found if (not states or one.state in states) and owner in one.owner)
     return tuple(sorted(kept, key=orders[sort]))

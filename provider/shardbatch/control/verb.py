@@ -48,7 +48,7 @@ class Argument:
         return self.flag.lstrip("-").replace("-", "_")
 
     @property
-    def operators(self) -> str:
+    def parameter(self) -> str:
         """Its name among the arguments of the operator."""
         return self.field or self.name
 

@@ -147,7 +147,8 @@ def _drop() -> UseCase:
 DROP = Verb(
     name="drop",
     past="dropped",
-    help="Discard a batch, its slices go into a later one; forget one set aside; take an interval's back",
+    help="Discard a batch; its slices go into a later batch. Also ends keeping a set-aside batch, or withdraws an "
+    "interval's output",
     more=(
         "No record is lost. What an application may have written for the batch stays in the sink as orphans; "
         "they are named, here and by 'status'. A batch that a run is at work on is left, unless --force is given. "

@@ -25,6 +25,9 @@ class Choice(str, Enum):
 
 C = TypeVar("C", bound=Choice)
 
+#: The states of a shard that commands show and choose by, in the order in which they sort: first what waits for a step.
+SHARD_STATES = ("landed", "frozen", "held", "free", "completed")
+
 
 def chosen(kind: type[C], value: object, said: str, *, other: str = "") -> C:
     """The word of ``kind`` that a value is, or whose text it is. Upper and lower case differ.

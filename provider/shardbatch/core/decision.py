@@ -58,7 +58,7 @@ class Decision:
     def from_json(cls, value: Mapping[str, Any]) -> Decision:
         """Back from plain JSON, also of version 0.1.0; what a later version added is passed over.
 
-        :raises KeyError, TypeError, ValueError: if it is none.
+        :raises KeyError, TypeError, ValueError: if it is not a decision.
         """
         interval = value.get("interval")
         return cls(

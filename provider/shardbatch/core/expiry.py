@@ -170,6 +170,6 @@ def _read_up_to(lease: Lease, now_ms: int) -> Instant | None:
 
 def tip_seen(lease: Lease, now_ms: int) -> int | None:
     """When a read last stood at the tip of the shard while that was open, as far as its row tells: the
-    ``caught_up_ms`` of a new row is none, and the end of a shard may be seen long after its last record."""
+    ``caught_up_ms`` of a new row is not one, and the end of a shard may be seen long after its last record."""
     found_nothing = lease.pending is None and lease.left_at_tip
     return looked(lease.caught_up_ms, now_ms) if lease.checkpoint.exact or found_nothing else None

@@ -38,7 +38,7 @@ OPTION = "--shardbatch-"
 VARIABLE = "SHARDBATCH_"
 SETTING = "spark.shardbatch."
 
-#: Every word that a receiver looks for. ``schemes`` is given by whoever knows the cluster and never by Airflow.
+#: Every word that a receiver looks for. ``schemes`` is given by the person who knows the cluster, never by Airflow.
 NAMES = ("manifest", "attempt", "digest", "work", "token", "schemes", "batch", "handover")
 
 #: The label of Kubernetes' driver and executors that has the batch's id.

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What empty answers in a row say of a place in a shard whose lag does not become zero."""
+"""What several empty answers in a row say about a place in a shard whose lag does not become zero."""
 
 from __future__ import annotations
 
 from collections import deque
 
 #: Empty answers in a row after which their lag is believed, if it fell no more: a lag is a count or a flag in some
-#: services, a single answer may say anything, and one that falls becomes zero by and by.
+#: services, a single answer may say anything, and a lag that falls will reach zero.
 BELIEVED = 5
 #: A place stands still if so many empty answers, over so many seconds, brought it no nearer to the tip. A sparse old
 #: stretch that is being scanned comes nearer with every answer, by minutes.
 STILL_ANSWERS = 30
 STILL_SECONDS = 120.0
-#: So long nothing is heard of a shard at all before it is given up.
+#: Seconds without any answer after which a read is given up.
 SILENT_SECONDS = 600.0
 
 

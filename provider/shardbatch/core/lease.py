@@ -16,7 +16,7 @@ from shardbatch.core.skipped import left_of
 from shardbatch.core.slice import Gap, Slice, gaps_of_text, gaps_to_text
 from shardbatch.errors import ProtocolError
 
-#: ``caught_up_ms`` of a shard whose records may have come and gone since nobody knows when.
+#: ``caught_up_ms`` of a shard whose unread records may have expired since an unknown time.
 NEVER_MS = 0
 
 PLACE = column("text", Position.parse, str)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at rows twice without staying in between: what was seen, and how long ago at least (PROTOCOL T8)."""
+"""Two looks at rows, between which the task is deferred: what was seen, and at least how long ago (PROTOCOL T8)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-#: How often one claim goes away; what it has not seen by then is left to the next run.
+#: How often one claim is deferred; what it has not seen by then is left to the next run.
 MOST_TIMES = 3
-#: Seconds below which it stays: coming back takes about as long.
+#: Shorter waits than this, in seconds, are made without deferring: that takes about as long.
 SHORTEST_S = 10.0
 
 
@@ -28,12 +28,12 @@ class Looks:
         return name in self.seen
 
     def stood_still(self, name: str, counter: int, seconds: float) -> bool:
-        """Whether the row is as it was so long ago."""
+        """Whether the row has not changed for that long."""
         before, passed = self.seen.get(name, (None, 0.0))
         return before == counter and passed >= seconds
 
     def go_away(self, counters: Mapping[str, int], seconds: float) -> LookAgain | None:
-        """What to raise in order to look again after that time; ``None`` to stay."""
+        """The exception that asks for another look after that time; ``None`` if the wait is too short for that."""
         if seconds < SHORTEST_S:
             return None
         seen = {name: (counter, passed + seconds) for name, (counter, passed) in self.seen.items()}

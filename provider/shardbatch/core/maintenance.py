@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that say nothing any more, and rows that are missing."""
+"""Rows that are no longer needed, and rows that are missing."""
 
 from __future__ import annotations
 

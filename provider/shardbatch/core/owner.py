@@ -39,7 +39,7 @@ class ResetHolder:
 
     @classmethod
     def parse(cls, text: str | None) -> ResetHolder | None:
-        """The reset of an owner's text, or ``None`` if it is none."""
+        """The reset of an owner's text, or ``None`` if the text names no reset."""
         if text is None or not text.startswith(_RESET):
             return None
         reset_id, _, phase = text[len(_RESET) :].partition(":")

@@ -86,8 +86,8 @@ def plan(
 
     A lease that this owner holds already comes first, so that a cleared claim answers as before; then the largest
     backlog that it may have: what was last seen of it, and the time since then. So every shard comes again after its
-    turn, also where ``max_shards`` takes a few only: no rank lets one that gets nowhere, as it cannot be read or its
-    gap waits for a person, keep the others out permanently. What is landed is read, and has no backlog.
+    turn, also where ``max_shards`` takes a few only: a shard that makes no progress, because it cannot be read or its
+    gap waits for a person, cannot block the others. What is landed is read, and has no backlog.
 
     :param waiting_for_parents: shards of which it is not known yet whether a parent is gone.
     :param reached_ms: how far the stream's clock has come; what begins at a later instant waits. Default: all may.
@@ -129,8 +129,8 @@ def fair_share(found: Plan, owner: str) -> int:
     """How many of the takeable leases a run takes where groups share an application: its part, rounded up.
 
     The others are the groups that hold leases now, whose next runs take what is left; what a batch holds is read.
-    Another run of this group is none: it has claimed, and only a later one could take what this one leaves. What the
-    owner holds, it keeps. (K-28, KV-13)
+    Other runs of this group do not count: they have claimed, and only a later one could take what this one leaves. The
+    owner keeps what it holds. (K-28, KV-13)
     """
     held = [lease.lease_owner for lease in found.held if lease.batch_id is None]
     groups = [_group(name) for name in held if name is not None and ResetHolder.parse(name) is None]

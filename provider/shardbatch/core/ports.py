@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Callable, Protocol
 
 from shardbatch.core.decision import Decision
 from shardbatch.core.position import Position
-from shardbatch.core.root_owner import Handover, Holder
+from shardbatch.core.root_owner import Holder, RootChange
 from shardbatch.core.rows import Columns, Key, Namespace, Row, Table
 from shardbatch.core.shard import Shard
 from shardbatch.core.slice import NOTHING_ODD, LandedFile, Oddities, Trimmed
@@ -111,9 +111,9 @@ class Capabilities:
 class Words:
     """How those who use a service speak of it, for errors and logs of code that knows no service.
 
-    ``busy`` says with whom its limits are shared and what to do, a sentence that goes on; ``look``, after "look at the
-    stream", how to see its shards. ``foreign``, ``broken`` and ``dropped`` say, after a number of records, what
-    happened to them (:class:`~shardbatch.core.slice.Oddities`).
+    ``busy`` says who shares the limits and what to do. It ends without a full stop, because text follows. ``look``
+    says, after "look at the stream", how to see its shards. ``foreign``, ``broken`` and ``dropped`` say, after a number
+    of records, what happened to them (:class:`~shardbatch.core.slice.Oddities`).
     """
 
     busy: str = "Other readers share what the service allows: lower their rate"
@@ -187,7 +187,7 @@ class Source(Protocol):
     def missing(self, listing: Sequence[Shard]) -> str:
         """What a listing of this stream lacks, as far as the listing itself shows it; empty if nothing.
 
-        It is in sentences, the first of which goes on after "In 3 listings". Nothing is asked of the service.
+        It is in sentences; the first continues the words "In 3 listings". Nothing is asked of the service.
         """
         ...
 
@@ -288,18 +288,18 @@ class HandedRoots(OutputRoots, Protocol):
         """What the files say that tell whose the root is; the root must be within reach."""
         ...
 
-    def begin_handover(self, root: str, app: str) -> Handover:
-        """From now on no other application's :meth:`OutputRoots.look` passes, until this is finished or withdrawn.
+    def begin_change(self, root: str, app: str) -> RootChange:
+        """No other application's :meth:`OutputRoots.look` passes from now on, until this is finished or withdrawn.
 
-        :raises OutputTaken: if the root is being handed over by somebody else at this moment.
+        :raises OutputTaken: if another process is changing the owner of this root at this moment.
         """
         ...
 
-    def finish_handover(self, root: str, handover: Handover) -> None:
+    def finish_change(self, root: str, change: RootChange) -> None:
         """The root is the application's; those that had it are refused."""
 
-    def withdraw_handover(self, root: str, handover: Handover) -> None:
-        """All is as it was."""
+    def withdraw_change(self, root: str, change: RootChange) -> None:
+        """The owner stays the one that it was."""
 
 
 class Landing(Protocol):
@@ -379,7 +379,7 @@ class Verdict(str, Enum):
     GONE = "gone"
 
 
-#: Asks whether the owner of this text is over. Raises if the question itself fails: then nobody is taken over.
+#: Asks whether the owner of this text is over. Raises if Airflow gives no answer; then no lease is taken.
 Liveness = Callable[[str], Verdict]
 
 

@@ -93,7 +93,7 @@ class Position:
     def parse(cls, text: str) -> Position:
         """The position of a text that ``str`` made.
 
-        :raises ValueError: if it is none.
+        :raises ValueError: if it is not a position.
         """
         if text in ("TRIM_HORIZON", "LATEST", "SHARD_END"):
             return cls(Kind[text])

@@ -52,8 +52,8 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Handover:
-    """A root that is being handed to an application, at an epoch; ``claim`` is the file that keeps others out."""
+class RootChange:
+    """A root that is going to another application, at an epoch; ``claim`` is the file that keeps others out."""
 
     app: str
     epoch: int

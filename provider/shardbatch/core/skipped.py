@@ -38,8 +38,7 @@ def passed(place: Position, arrival_ms: int | None, target: Position, note: str)
 
 
 def left_of(skipped: Sequence[Gap], target: Position) -> tuple[Gap, ...]:
-    """What is still passed over of what no batch tells yet, once the shard goes to a target: not what lies behind it,
-    which is read after all."""
+    """The skipped ranges that remain after the shard moves to a target; ranges behind the target are read after all."""
     found: list[Gap] = []
     for gap in skipped:
         if not passes_over(gap.after, gap.from_ms, target):

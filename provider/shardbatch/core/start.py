@@ -200,7 +200,7 @@ def resolve(
     """
     known = [start for start in begun if start.attempt == attempt]
     own = [start for start in known if start.token == token]
-    if not own:  # an application that was not told any token is no other try's for certain
+    if not own:  # an application that was not told any token may belong to this try
         own = [s for s in known if not s.token or (not sure and (s.token < token or not token))]
     if not own:
         return ()
@@ -252,7 +252,7 @@ def choose(works: Sequence[Work], left: Mapping[str, Left], attempt: int, *, own
 def _later(work: Work, highest: int, attempt: int) -> NothingFinished:
     return NothingFinished(
         f"{work.name} has begun in attempt {highest} already, and this commit belongs to attempt {attempt}: nothing "
-        f"is changed.",
+        "is changed.",
         remedy="The commit of that attempt decides. If none follows, clear the task with its downstream tasks.",
     )
 
@@ -260,8 +260,7 @@ def _later(work: Work, highest: int, attempt: int) -> NothingFinished:
 def _by_hand(work: Work) -> NothingFinished:
     return NothingFinished(
         f"{work.name} is a success, but it did not end by itself in this attempt: it was marked by hand, or it ended "
-        f"where "
-        "shardbatch does not run. What its application wrote may be half, so nothing is committed.",
+        "where shardbatch does not run. What its application wrote may be half, so nothing is committed.",
         remedy="Clear the task with its downstream tasks, so that it runs again and commit after it. (A task that is "
         "wired by hand leaves an end record only if record_end was called for it.)",
     )

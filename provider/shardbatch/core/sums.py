@@ -164,7 +164,7 @@ class Token:
     def parse(cls, text: str) -> Token:
         """Back from its text.
 
-        :raises ConfigurationError: if it is none, or of a later version.
+        :raises ConfigurationError: if it is not a token, or is of a later version.
         """
         try:
             if not text.startswith(_TOKEN):
@@ -192,13 +192,13 @@ class Told:
     :param entries: by batch, its highest decision.
     :param number: the highest number of a sum; 0: there is none.
     :param sums: the names of the sums that stand, all of whose entries are in ``entries``.
-    :param settled: whether two listings agreed; if not, no token can be made from it.
+    :param agreed: whether two listings agreed; if not, no token can be made from it.
     """
 
     entries: Mapping[str, Entry]
     number: int = 0
     sums: tuple[str, ...] = ()
-    settled: bool = True
+    agreed: bool = True
 
     @property
     def token(self) -> Token:

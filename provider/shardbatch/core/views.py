@@ -73,7 +73,7 @@ def wanted(
 ) -> Wanted:
     """What an author asks for, checked.
 
-    :raises ConfigurationError: for a datetime without a time zone, an interval that is none, or one text as batches.
+    :raises ConfigurationError: for a datetime without a time zone, an invalid interval, or one text as batches.
     """
     if isinstance(batches, str):
         raise ConfigurationError(f"batches={batches!r} is one text.", remedy=f"Give a list: batches=[{batches!r}].")

@@ -88,7 +88,7 @@ class DynamoDBLeases:
 
 @dataclass(frozen=True)
 class SQLLeases:
-    """Three tables in a SQL database: PostgreSQL, MySQL, MariaDB, or SQLite for one machine. The id may be a template.
+    """Four tables in a SQL database: PostgreSQL, MySQL, MariaDB, or SQLite for one machine. The id may be a template.
 
     :param conn_id: Airflow's connection to it, of its type (``postgres``, ``mysql``, ``sqlite``). Not Airflow's own
         metadata database: its tasks cannot reach it, and its upgrades must not meet foreign tables.

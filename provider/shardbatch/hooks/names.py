@@ -20,7 +20,7 @@ def namespace_of(app_name: Any, stream_name: Any) -> Namespace:
     for what, name in (("app_name", app_name), ("stream_name", stream_name)):
         if not isinstance(name, str):
             raise ConfigurationError(
-                f"{what} is {name!r}, a {type(name).__name__} and no text.", remedy="Give a name in quotes."
+                f"{what} must be text, not {type(name).__name__}: {name!r}.", remedy="Give a name in quotes."
             )
         if len(name) > length(what):
             raise ConfigurationError(

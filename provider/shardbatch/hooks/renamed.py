@@ -45,7 +45,7 @@ def renamed(**names: str) -> Callable[[T], T]:
 
 def _attribute(where: str, old: str, new: str) -> property:
     """The attribute of an old name, which is that of the new one."""
-    text = f"{where}.{old} has another name, write {new}."
+    text = f"{where}.{old} is deprecated; use {new}."
 
     def get(self: Any) -> Any:
         warn(text)
@@ -82,7 +82,7 @@ def moved(module: str) -> Callable[[str], Any]:
         room = module.rpartition(".")[0]
         if name not in public.__all__ or not getattr(public, name).__module__.startswith(f"{room}."):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        warn(f"{module}.{name} is in another module, write: from shardbatch import {name}.")
+        warn(f"{module}.{name} is deprecated; use: from shardbatch import {name}.")
         return getattr(public, name)
 
     return find
@@ -102,7 +102,7 @@ def by_new_names(given: Mapping[str, Any], names: Mapping[str, str], where: str)
         if new in found:
             raise ConfigurationError(f"{where} has {old} and {new}, which are the same.", remedy=f"Give {new} only.")
         found[new] = found.pop(old)
-        warn(f"{where}: {old}= has another name, write {new}=.", stacklevel=4)
+        warn(f"{where}: {old}= is deprecated; use {new}=.", stacklevel=4)
     return found
 
 

@@ -103,7 +103,8 @@ def driver_fields(database: str, driver: str, extra: Mapping[str, Any], conn_id:
         found.arguments.update(_tls(driver, {name: fields[name] for name in tls & fields.keys()}, conn_id))
         if iam and "ssl" not in found.arguments:  # the server is sent it as it is
             raise ConfigurationError(
-                f"The connection {conn_id!r} asks for a token (iam) and for no encryption: who listens would have it.",
+                f"The connection {conn_id!r} asks for a token (iam) without encryption: anyone on the network could "
+                "read the token.",
                 remedy="Take ssl and ssl_mode out of its extra, or give ssl_ca.",
             )
     for name in sorted(fields.keys() - known - {"iam"}):

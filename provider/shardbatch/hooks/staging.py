@@ -66,7 +66,7 @@ class Staging:
     @property
     def conn_id(self) -> str | None:
         """The old name of ``aws_conn_id``."""
-        warn("Staging.conn_id has another name, write aws_conn_id.")
+        warn("Staging.conn_id is deprecated; use aws_conn_id.")
         return self.aws_conn_id
 
     @property

@@ -41,7 +41,7 @@ def require_ranges(stream: object, *ranges: tuple[str, bool, str]) -> None:
 def choose(stream: object, choices: Choices, known: Callable[[object], bool]) -> None:
     """Put the words in place of their texts, where these are ``known``, because they are not templates (any more).
 
-    :raises ConfigurationError: for a text that is none of the words.
+    :raises ConfigurationError: for a text that is not one of the words.
     """
     what = type(stream).__name__
     for name, kind, other in choices:

@@ -80,7 +80,7 @@ def lease_of(item: Item) -> KclLease | None:
 
     The state of a prepared checkpoint is passed over: some versions write a number there instead of it.
 
-    :raises ConfigurationError: if it is none that KCL writes.
+    :raises ConfigurationError: if KCL writes none like it.
     """
     if _text(item, "entityType") not in (None, "LEASE"):
         return None

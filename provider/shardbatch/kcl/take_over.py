@@ -49,7 +49,7 @@ def import_kcl(
     :param watched: how long KCL's leases must stand still by this machine's monotonic clock, default 30 seconds; less
         than twice the failover time of its workers may overlook one that is alive.
     :raises WorkersAlive: if a lease of KCL's moved.
-    :raises ConfigurationError: if the application has leases of its own, the table is none of KCL's or of another
+    :raises ConfigurationError: if the application has leases of its own, the table is not KCL's or is of another
         stream, the start is a record, the time is not above zero, or the reason is empty.
     """
     store, dry_run = action.store, action.dry_run

@@ -64,7 +64,8 @@ IMPORT_KCL = Verb(
         Argument(
             "start",
             "--start",
-            "Where shards begin of which KCL says LATEST or AT_TIMESTAMP and no instant: TRIM_HORIZON, or an instant",
+            "Start for shards whose KCL checkpoint is LATEST, or AT_TIMESTAMP without an instant: TRIM_HORIZON, or an "
+            "instant",
         ),
         WATCH,
     ),

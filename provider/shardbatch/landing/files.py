@@ -215,15 +215,6 @@ class Files:
             found = self.filesystem.get_file_info(selector)
         return sorted(info.path for info in found if info.type == pafs.FileType.File)
 
-    def read_all(self, folder: str) -> dict[str, bytes]:
-        """The content of every file below a folder, by path, but of hidden ones (``_…`` or ``.…`` at any depth)."""
-        found: dict[str, bytes] = {}
-        for path in self.below(folder):
-            inside = path.partition(folder + "/")[2]
-            if not any(name.startswith(("_", ".")) for name in inside.split("/")):
-                found[path] = self.read(path)
-        return found
-
     def read_many(self, paths: Sequence[str]) -> dict[str, bytes]:
         """The content of these files, by path; several are read at once, since each costs a call of its own."""
         if len(paths) < 2:

@@ -55,8 +55,8 @@ def place(text: str) -> str:
     return f"{kind}://{authority}{'' if path == '/' and authority else path}"
 
 
-def settled(text: str) -> Location:
-    """Where a folder stands to which Spark writes: as :func:`locate`, with the path in the form of Hadoop's."""
+def hadoop_form(text: str) -> Location:
+    """Where a folder is to which Spark writes: as :func:`locate`, with the path in Hadoop's form."""
     kind, authority, path = _parts(text)
     return _located(kind, authority, _normal(path))
 

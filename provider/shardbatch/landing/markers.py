@@ -2,7 +2,7 @@
 """Reads what an output root tells: its markers and the sums of them. It needs the standard library only.
 
 A listing is not one moment: a name may be missed that was there before another that is seen. So names are listed until
-two listings agree, and what is gone when it is to be read was summed up and swept meanwhile: then all is listed anew.
+two listings agree; a listed file that is gone was summed up and removed; then everything is listed again.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def told(files: SmallFiles, root: str, *, at_least: Token | None = None) -> Told
     """
     complaint = ""
     for _ in range(TRIES):
-        markers, sums, settled = _listed(files, root)
+        markers, sums, agreed = _listed(files, root)
         try:
-            found = _read(files, root, markers, sums, settled)
+            found = _read(files, root, markers, sums, agreed)
         except Gone as error:
             complaint = f"{error} was listed and then gone"
             continue
@@ -122,7 +122,7 @@ def _listed(files: SmallFiles, root: str) -> tuple[list[str], list[str], bool]:
     return markers, sums, False
 
 
-def _read(files: SmallFiles, root: str, markers: list[str], sum_names: list[str], settled: bool) -> Told:
+def _read(files: SmallFiles, root: str, markers: list[str], sum_names: list[str], agreed: bool) -> Told:
     sums = read_sums(files, root, sum_names)
     folder = joined(root, layout.MARKERS)
     names = [max(found)[1] for found in loose(markers, covered_by(sums)).values()]
@@ -133,7 +133,7 @@ def _read(files: SmallFiles, root: str, markers: list[str], sum_names: list[str]
             raise Gone(joined(folder, name))
         decisions.append(_decision(joined(folder, name), name, contents[name]))
     number = max((sum_number(name) or 0 for name in sum_names), default=0)
-    return Told(merged(sums, decisions), number, tuple(sum_names), settled)
+    return Told(merged(sums, decisions), number, tuple(sum_names), agreed)
 
 
 def _decision(path: str, name: str, content: bytes) -> Decision:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output roots: whose each is, and the committed markers that readers go by."""
+"""Output roots: who owns each output root, and the markers that readers follow."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pyarrow.fs as pafs
 
 from shardbatch.core import root_owner
 from shardbatch.core.decision import Decision
-from shardbatch.core.root_owner import Handover, Holder
+from shardbatch.core.root_owner import Holder, RootChange
 from shardbatch.errors import OutputTaken, StagingError
 from shardbatch.landing import layout, location, markers
 from shardbatch.landing.files import Files
-from shardbatch.landing.location import joined, settled
+from shardbatch.landing.location import hadoop_form, joined
 from shardbatch.landing.sums import sum_markers
 
 log = logging.getLogger("shardbatch")
@@ -121,11 +121,11 @@ class OutputRoots:
         self._see(files, path, root)
         return self._holders(files, path)
 
-    def begin_handover(self, root: str, app: str) -> Handover:
+    def begin_change(self, root: str, app: str) -> RootChange:
         """Claim an epoch above all that were ever claimed, which keeps every other application out.
 
         :raises StagingError: if the root cannot be reached or written to.
-        :raises OutputTaken: if somebody else claims that epoch at this moment; nothing stays of this claim.
+        :raises OutputTaken: if another process claims that epoch at this moment; nothing stays of this claim.
         """
         files, path = self._reach(root)
         self._see(files, path, root)
@@ -137,17 +137,17 @@ class OutputRoots:
         if other is not None:
             files.delete(name)
         _refuse(known, other, root, app)
-        return Handover(app, epoch, name)
+        return RootChange(app, epoch, name)
 
-    def finish_handover(self, root: str, handover: Handover) -> None:
+    def finish_change(self, root: str, change: RootChange) -> None:
         """The root is the application's, and no other's."""
         files, path = self._reach(root)
-        self._write_owner(files, path, Holder(handover.app, handover.epoch, shared=False, owns=True))
+        self._write_owner(files, path, Holder(change.app, change.epoch, shared=False, owns=True))
 
-    def withdraw_handover(self, root: str, handover: Handover) -> None:
-        """All is as it was."""
+    def withdraw_change(self, root: str, change: RootChange) -> None:
+        """The owner stays the one that it was."""
         files, _ = self._reach(root)
-        files.delete(handover.claim)
+        files.delete(change.claim)
 
     def _claim(self, files: Files, path: str, root: str, holder: Holder, known: Sequence[Holder]) -> None:
         """Make the root this application's, unless another one claims it too."""
@@ -202,7 +202,7 @@ class OutputRoots:
 
     def _reach(self, root: str) -> tuple[Files, str]:
         """The files of a root's file system, and its path there."""
-        found = settled(root)
+        found = hadoop_form(root)
         if found.kind == self._kind:
             return self._files, found.path
         if found.kind in self._others:

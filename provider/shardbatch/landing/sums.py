@@ -51,7 +51,7 @@ def sum_markers(
     try:
         return _summed(files, root, least, grace, now)
     except (StagingError, UnsupportedSchema, Gone) as error:
-        log.warning("The markers of %s were not summed up; readers need more time, no more. %s", root, error)
+        log.warning("The markers of %s were not summed up; readers are slower; nothing else changes. %s", root, error)
         return None
 
 
@@ -65,7 +65,7 @@ def _summed(files: Files, root: str, least: int, grace: timedelta, now: Callable
     if count < least:
         return None
     found = told(files, root)
-    if not found.settled:
+    if not found.agreed:
         log.warning("The markers of %s change faster than they are listed; a later commit sums them up.", root)
         return None
     number = found.number + 1

@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
-    gc.set_threshold(100_000, 20, 100)  # Requests make many short-lived objects, and records are no garbage.
+    gc.set_threshold(100_000, 20, 100)  # Requests make many short-lived objects; records stay.
     try:
         server.start()
     except OSError as error:

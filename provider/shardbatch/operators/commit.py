@@ -156,7 +156,8 @@ class CommitOperator(Step):
         waiting = ti.xcom_pull(task_ids=self.freeze_task, key="waiting") or {"count": 0, "shards": []}
         if waiting["count"]:
             named = shortlist(waiting["shards"], most=len(waiting["shards"]), total=waiting["count"])
-            text = f"Records of {waiting['count']} shards expired unread; what is left of them waits: {named}."
+            text = f"Records of {waiting['count']} shards expired unread; "
+            text += f"the rest of these shards waits for accept-gap: {named}."
             problems.append({"kind": "gap", "text": shortened(text, LONGEST_PROBLEM)})
         for problem in problems:
             self.log.warning("%s", problem["text"])

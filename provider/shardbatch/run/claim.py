@@ -301,13 +301,13 @@ def _most(consumer: Consumer, me: str, found: Plan) -> int:
 
 def _tell_ahead(consumer: Consumer, found: Plan, application: Application, reached_ms: int) -> None:
     """Log the shards that are not read yet because they begin at an instant that the stream's clock has not reached."""
-    text = "{} to be read from {} on, which the stream's clock has not reached: until then nothing is read of {}."
+    text = "{} will be read from {} on. The stream's clock has not reached that time."
     if found.ahead:
         first = min(lease.checkpoint.timestamp_ms or 0 for lease in found.ahead)
         shards = shortlist([lease.shard_id for lease in found.ahead])
-        consumer.say(text.format(f"{shards} are", utc(first), "them"))
+        consumer.say(text.format(shards, utc(first)))
     elif application.start_position.ahead_of(reached_ms):
-        consumer.say(text.format("The application is", utc(application.start_position.timestamp_ms or 0), "the stream"))
+        consumer.say(text.format("The stream", utc(application.start_position.timestamp_ms or 0)))
 
 
 def _nothing(consumer: Consumer, found: Plan, stamped: Stamped) -> Claim:

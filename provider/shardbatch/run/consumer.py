@@ -111,9 +111,8 @@ class Consumer(Rows):
             raise UnsupportedSchema(
                 f"The rows of {self.namespace} have schema version {row.schema_version}; this shardbatch works in "
                 f"version {SCHEMA_VERSION}.",
-                remedy=f"Once no worker of the earlier version is left, run 'airflow shardbatch migrate -a "
-                f"{self.namespace.app_name} -s {self.namespace.stream_name} "
-                "--yes --reason ...' (docs/upgrade.md).",
+                remedy="Once no worker of the earlier version is left, run 'airflow shardbatch migrate -a "
+                f"{self.namespace.app_name} -s {self.namespace.stream_name} --yes --reason ...' (docs/upgrade.md).",
             )
 
     def close(self) -> None:
@@ -155,5 +154,5 @@ class Verdicts:
             return self._consumer.liveness(owner)
         except OwnerUnknown as error:
             self.unknown = self.unknown or error
-            self._consumer.warn(f"What {owner} has stays with it: {error}")
+            self._consumer.warn(f"{owner} keeps its leases and batches: {error}")
             return Verdict.ACTIVE

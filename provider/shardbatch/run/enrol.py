@@ -93,7 +93,7 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
     if not consumer.source.capabilities.arrival_times:
         raise ConfigurationError(
             f"The records of {consumer.namespace.stream_name} do not say when they arrived, so no interval of them "
-            f"can be read.",
+            "can be read.",
             remedy="Reset the application to an earlier place instead ('airflow shardbatch reset').",
         )
     retention, now = consumer.source.retention_ms(), clock_there(consumer)

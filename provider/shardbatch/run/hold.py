@@ -61,9 +61,8 @@ class Held:
         """
         if self.silent_s is not None:
             raise StoreError(
-                f"The lease of {self.shard_id} showed no sign of life for {self.silent_s:.0f} s, since the lease "
-                f"store did not take any; its read "
-                "is given up."
+                f"The lease of {self.shard_id} showed no sign of life for {self.silent_s:.0f} s, since the lease store "
+                "did not take any; its read is given up."
             )
         return self._lost
 

@@ -52,8 +52,7 @@ def require_latest(consumer: Consumer, batch: Batch) -> None:
     if batch.scope and batch.interval is None and batch.records:
         raise ReplayRefused(
             f"Batch {batch.batch_id} of an interval run was frozen by version 0.1.0, which did not write its bounds "
-            f"down: readers "
-            "would take it for a live one.",
+            "down: readers would take it for a live one.",
             remedy="Drop it with 'airflow shardbatch drop --batch', and start a new run over the interval.",
         )
     if batch.interval is not None and batch.number:

@@ -94,8 +94,12 @@ class _Task:
         """Read every lease and the children that become ready."""
         limits, clock = self.consumer.limits, self.consumer.clock
         if self.deadline <= self.started:
-            text = "The run's time is over (run_duration is {}, and Airflow's own limits count): one answer of each"
-            self.consumer.warn((text + " shard is read, and the next run goes on.").format(limits.run_duration))
+            limit = "Airflow's limits"
+            if limits.run_duration is not None:
+                limit = f"run_duration ({limits.run_duration}) or {limit}"
+            self.consumer.warn(
+                f"The time for reading is over, by {limit}: one more answer of each shard is read, no more."
+            )
         with self.renewal.running():
             turns = Turns(clock, limits.concurrency, self.deadline, self._longest_wait)
             turns.run([self._begin(lease) for lease in mine], self._finished, self.stop.set)
@@ -158,7 +162,7 @@ class _Task:
             return []
         try:
             lost = held.lost
-        except StoreError as silent:  # it was landed before, or not at all; whose the lease is, nobody knows
+        except StoreError as silent:  # it was landed before, or not at all; it is unknown who has the lease
             self._failed(held, silent)
             self._count(held.stop)
             return []

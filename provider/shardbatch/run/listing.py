@@ -39,8 +39,7 @@ def list_shards(consumer: Consumer) -> Sequence[Shard]:
         raise InvalidAnswer(told + "An interval has no other listing: try again.")
     consumer.warn(
         f"{told}Nothing is lost: what stands there is read as soon as a listing has its shards. If it stays so, look "
-        f"at the "
-        f"stream{consumer.source.words.look}."
+        f"at the stream{consumer.source.words.look}."
     )
     return listing
 
@@ -73,8 +72,7 @@ def find_parents(
     if waiting:
         consumer.warn(
             f"{shortlist(sorted(waiting))} wait for a complete listing: this one lacks their parents and has holes. "
-            f"They are taken once two "
-            "listings in a row are complete."
+            "They are taken once two listings in a row are complete."
         )
     return both, waiting
 
@@ -87,9 +85,8 @@ def tell_missed(consumer: Consumer, fresh: Sequence[Shard], listing: Sequence[Sh
     if missing:
         consumer.warn(
             f"{shortlist(missing)}: no lease row, though this application has worked beside them. It was deleted, an "
-            f"earlier listing "
-            "lacked the shard, or all its ancestors expired while no run claimed. It gets a new row and is read "
-            "from its beginning (a shard without known parents: from the application's start); records of it that "
-            "were committed before come again, in another batch. To have a shard read again, or not, use 'airflow "
-            "shardbatch reset' and delete no rows."
+            "earlier listing lacked the shard, or all its ancestors expired while no run claimed. It gets a new row "
+            "and is read from its beginning (a shard without known parents: from the application's start); records of "
+            "it that were committed before come again, in another batch. To have a shard read again, or not, use "
+            "'airflow shardbatch reset' and delete no rows."
         )

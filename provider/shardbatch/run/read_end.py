@@ -18,7 +18,7 @@ LEAST_ASKED = 3
 
 def told_lag(lag_ms: int | None) -> str:
     """How far behind the tip a place is said to be, in words."""
-    return "how far behind it is, is not said" if lag_ms is None else f"it is said to be {lag_ms} ms behind"
+    return "the service does not say how far behind it is" if lag_ms is None else f"it is said to be {lag_ms} ms behind"
 
 
 class ReadEnd:
@@ -110,8 +110,7 @@ class ReadEnd:
         elif self._idle.still:
             self.cut = SourceError(
                 f"Shard {self._shard_id} does not show whether the interval is read to its end: "
-                f"{told_lag(self._lag)}, and many answers without records "
-                "brought it no nearer.",
+                f"{told_lag(self._lag)}, and many answers without records brought it no nearer.",
                 remedy="What was read is kept, and a retry goes on from there: try later. If it stays so, put any "
                 "record to the shard: once one has arrived after the interval, that ends it.",
             )

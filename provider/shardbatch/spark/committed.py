@@ -20,13 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def committed_folders(spark: SparkSession, out: str) -> list[str]:
-    """The folders of the committed starts below an output root that live readers see."""
-    root = _root(out)
-    decisions = shown(told(files_of(spark), root), wanted())
-    return sorted(joined(root, folder.path) for folder in folders_of(decisions))
-
-
 def read_committed(
     spark: SparkSession,
     out: str,
@@ -121,7 +114,7 @@ def read_changes(
     token = None if since is None else Token.parse(since)
     reading = Reading(spark, root, format, schema, columns, options)
     found = told(files_of(spark), root, at_least=token)
-    if not found.settled:
+    if not found.agreed:
         raise StagingError(f"The markers of {out} change faster than they are listed.", remedy="Try again.", path=out)
     new = changes(found, wanted(interval=interval), token)
     try:

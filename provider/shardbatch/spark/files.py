@@ -81,11 +81,6 @@ class FrameFiles:
             raise StagingError(f"{uri} is not one file.", path=uri)
         return bytes(rows[0][0])
 
-    def read_all(self, folder: str) -> dict[str, bytes]:
-        """The content of every file in a folder that is not hidden, by name; none if there is no such folder."""
-        rows = self._listed(folder, "path", "content")
-        return {str(row[0]).rpartition("/")[2]: bytes(row[1]) for row in rows}
-
     def contents(self, folder: str, names: Sequence[str]) -> dict[str, bytes]:
         """What stands in these files of a folder, by name; one that is gone is left out."""
         paths = [literal(joined(folder, name)) for name in names] if len(names) <= _FEW else [literal(folder)]

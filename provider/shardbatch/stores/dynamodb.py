@@ -60,7 +60,7 @@ PASSING = (
 WITHOUT_CREDENTIALS = (failed.CredentialRetrievalError, failed.NoCredentialsError, failed.TokenRetrievalError)
 DENIED = ("AccessDeniedException", "AccessDenied", "NotAuthorized")
 
-#: What a client raises; and, of those that are no answer of DynamoDB, the ones after which nobody knows.
+#: What a client raises; and those after which it is unknown whether DynamoDB did what it was asked.
 FAILURES = (failed.ClientError, failed.BotoCoreError, ResponseParserError, RuntimeError)
 UNCLEAR = (
     failed.HTTPClientError,

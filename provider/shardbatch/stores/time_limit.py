@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-#: Seconds that one call may take unless somebody says otherwise.
+#: Seconds that one call may take unless a caller sets another limit.
 DEFAULT_S = 30.0
 
 

@@ -231,7 +231,7 @@ def _end_submission(text: str, batch_id: str) -> Ending:
     """End what was submitting to a cluster. Its end is not the application's, whose id was not written down in time."""
     if text.startswith("client:"):
         processes.end(text, batch_id)
-    return Ending(False, f"What the older {text} has submitted to its cluster, if anything, is not known; {FENCED}")
+    return Ending(False, f"It is unknown whether the older {text} submitted an application; {FENCED}")
 
 
 def _end_driver(hook: SparkSubmitHook, driver: str) -> Ending:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An attempt of a batch, as the task lives it that waits for an application: its turn, its signs of life, its end."""
+"""An attempt of a batch, from the view of the task that waits for an application: its turn, signs of life and end."""
 
 from __future__ import annotations
 

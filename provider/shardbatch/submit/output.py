@@ -43,7 +43,7 @@ _FRAME = re.compile(r"\s+at |\s*\.\.\. \d+ (?:more|common frames)|(?:JVM stacktr
 _NOTES = re.compile(
     r"^(?:NOTE: )?Picked up |^WARNING: |^Using Spark's |^Setting Spark log level|\.py:\d+: \w*Warning: "
 )
-#: So begins what follows a message and is no part of it.
+#: How lines begin that follow a message and do not belong to it.
 _ENDS = ("The above exception was", "During handling of the above", "Exception ignored", " SQLSTATE:")
 #: These say no more than that there is an exception within.
 _WRAPPERS = {
@@ -58,7 +58,7 @@ _WRAPPERS = {
 
 
 class Output:
-    """The last lines of an output that somebody else reads."""
+    """The last lines of an output that another process reads."""
 
     def __init__(self) -> None:
         self.lines: deque[str] = deque(maxlen=LINES)

@@ -67,7 +67,7 @@ class Actions:
         from shardbatch.control.verbs import VERBS
 
         verb = VERBS[name]
-        chosen = verb.chosen(lambda argument: getattr(given, argument.operators))
+        chosen = verb.chosen(lambda argument: getattr(given, argument.parameter))
         leases = self.store_of()
         namespace = namespace_of(self.app_name, self.stream.stream_name)
         store = replace(leases, create=False).open()

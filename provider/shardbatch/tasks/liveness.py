@@ -19,8 +19,8 @@ TASK_FINAL = frozenset({"success", "failed", "skipped", "upstream_failed", "remo
 
 
 def liveness(deployment: str) -> Liveness:
-    """The question for owners of this deployment, to the API server; owners of others, and texts that are none, are
-    foreign.
+    """Asks the API server about owners of this deployment; owners of other deployments, and texts that are not owners,
+    are foreign.
 
     It raises :class:`OwnerUnknown` if Airflow gives no answer: only an explicit *not found* counts as one.
     """

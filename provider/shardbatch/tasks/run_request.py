@@ -103,7 +103,7 @@ def _replay(group_id: str, dag_run: Any, conf: Mapping[str, Any], values: Mappin
 
 
 def _backfill(dag_run: Any) -> bool:
-    # The run's id is no witness: a scheduled run that a backfill processes again keeps its id.
+    # The run's id does not tell it: a scheduled run that a backfill processes again keeps its id.
     kind = getattr(dag_run, "run_type", None)
     return str(getattr(kind, "value", kind)) == "backfill"
 

@@ -214,9 +214,9 @@ def test_an_owner_is_asked_for_alike(airflow: Airflow, ways: Ways, name: str, st
         assert not isinstance(task, str)
         result, why, effect = told[row]
         if state == "unknown" and not force:  # each way in has its own words for what did not answer
-            assert why.startswith(f"OwnerUnknown: What {OWNER} has is left as it is.")
+            assert why.startswith(f"OwnerUnknown: The leases and batches of {OWNER} were not changed.")
             assert {name: item[0] for name, item in task.items()} == {name: item[0] for name, item in told.items()}
-            assert task[row][1].startswith(f"OwnerUnknown: What {OWNER} has is left as it is.")
+            assert task[row][1].startswith(f"OwnerUnknown: The leases and batches of {OWNER} were not changed.")
         else:
             assert task == told
         assert (result == "left") == left
@@ -282,7 +282,7 @@ REFUSED: list[tuple[str, Any, tuple[str, ...], dict[str, Any], str]] = [
         {"root": "/x", "batch_id": "{{ '' }}"},
         "no batch ''",
     ),
-    ("reset", ResetOperator, ("--all", "--to", "LATEST"), {"every": True, "to": "LATEST"}, "only the stream knows"),
+    ("reset", ResetOperator, ("--all", "--to", "LATEST"), {"every": True, "to": "LATEST"}, "not a fixed place"),
     ("reset", ResetOperator, ("--shard", "x", "--to", "TRIM_HORIZON"), {"shards": "x", "to": "TRIM_HORIZON"}, "'x'"),
     ("forget-root", ForgetRootOperator, ("--root", "/x", "--batch", "b7"), {"root": "/x", "batch_id": "b7"}, "'b7'"),
     ("adopt-root", AdoptRootOperator, ("--root", "/lake"), {"root": "/lake"}, "Give --staging (staging= of the"),

@@ -132,7 +132,7 @@ def test_where_nobody_can_be_asked_an_owner_is_foreign() -> None:
 def test_where_a_question_fails_the_rows_are_left_and_the_reason_names_force() -> None:
     asking = action(liveness=silent)
     why = asking.left_to(OWNER, "it is at work")
-    assert re.match(r"OwnerUnknown: .* left as it is\. Airflow gives no answer\. .*--force \(force=True", why)
+    assert re.match(r"OwnerUnknown: .* were not changed\. Airflow gives no answer\. .*--force \(force=True", why)
     assert asking.fate(OWNER) == "whether its owner is over is unknown"
     assert Done("batch", "b2", OWNER, "left", why).unknown
     assert not Done("batch", "b2", OWNER, "left", "it is at work").unknown

@@ -152,7 +152,7 @@ def test_a_commit_that_looked_before_the_handover_began_keeps_the_root(
         late.append(undecided(rig, "r2"))
         assert passes(rig, namespace(rig))  # and decides whenever it likes
 
-    monkeypatch.setattr(OutputRoots, "begin_handover", between(freeze_and_look, "begin_handover"))
+    monkeypatch.setattr(OutputRoots, "begin_change", between(freeze_and_look, "begin_change"))
 
     assert adopt(rig, heir) == [(late[0].batch_id, "left")]
 
@@ -173,7 +173,7 @@ def test_a_commit_that_looks_after_the_handover_began_changes_nothing(
         with pytest.raises(OutputTaken, match=f"is being claimed by {NEW}/"):
             rig.commit("r2", made)
 
-    monkeypatch.setattr(OutputRoots, "finish_handover", between(freeze_and_commit, "finish_handover"))
+    monkeypatch.setattr(OutputRoots, "finish_change", between(freeze_and_commit, "finish_change"))
 
     assert adopt(rig, heir) == [(root(rig), "adopted")]
 
@@ -181,12 +181,12 @@ def test_a_commit_that_looks_after_the_handover_began_changes_nothing(
     assert list(rig.decisions()) == [first]
 
 
-@pytest.mark.parametrize("step", ["mark", "finish_handover"])
+@pytest.mark.parametrize("step", ["mark", "finish_change"])
 def test_an_adoption_that_died_is_finished_by_the_next(rig: Rig, heir: Namespace, step: str) -> None:
     batch_id = decided_and_died(rig)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OutputRoots, step, killed)
-        patch.setattr(OutputRoots, "withdraw_handover", lambda *_: None)  # a process that is killed withdraws nothing
+        patch.setattr(OutputRoots, "withdraw_change", lambda *_: None)  # a process that is killed withdraws nothing
         with pytest.raises(Killed):
             adopt(rig, heir)
     assert not passes(rig, namespace(rig))

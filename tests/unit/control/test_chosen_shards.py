@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from shardbatch.control.status import STATES, ShardStatus, choose, shards, status
+from shardbatch.control.status import ShardStatus, choose, shards, status
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
+from shardbatch.core.choices import SHARD_STATES
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.rows import Namespace
 from shardbatch.stores.memory import MemoryStore
@@ -41,7 +42,7 @@ def test_a_completed_shard_was_read_long_ago_and_comes_last_all_the_same(found: 
 
 def test_by_state_what_waits_for_somebody_comes_first(found: tuple[ShardStatus, ...]) -> None:
     assert names(found, sort="state") == ["s-landed", "s-frozen", "s-held", "s-free", "s-done"]
-    assert {shard.state for shard in found} == set(STATES)
+    assert {shard.state for shard in found} == set(SHARD_STATES)
 
 
 def test_only_some_states_or_owners(found: tuple[ShardStatus, ...]) -> None:

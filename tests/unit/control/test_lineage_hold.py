@@ -21,8 +21,6 @@ from shardbatch.errors import OwnerUnknown
 from shardbatch.stores.memory import MemoryStore
 from tests.unit.cli.rows import NAMESPACE, NOW, OWNER, filled
 
-FREE = ""
-
 
 def action(verdict: Verdict | None = None, **changes: Any) -> Action:
     given: dict[str, Any] = {
@@ -64,7 +62,7 @@ def test_where_a_question_fails_it_is_left() -> None:
     asking = action(liveness=silent)
     for shard_id in ("s-held", "s-frozen"):
         why = obstacle(asking, asking.expect_lease(shard_id))
-        assert why.startswith(f"OwnerUnknown: What {OWNER} has is left as it is.")
+        assert why.startswith(f"OwnerUnknown: The leases and batches of {OWNER} were not changed.")
         assert "--force" in why
     assert obstacle(replace(asking, force=True), asking.expect_lease("s-held")) == ""
 

@@ -512,7 +512,7 @@ def test_targets_are_read_as_people_and_the_list_of_shards_write_them() -> None:
 @pytest.mark.parametrize(
     ("text", "told_text"),
     [
-        ("LATEST", "only the stream knows"),
+        ("LATEST", "not a fixed place"),
         ("SHARD_END", "end of a shard"),
         ("2026-11-28T00:00:00", "no time zone"),
         ("yesterday", "cannot go to 'yesterday'"),

@@ -30,8 +30,8 @@ VERB = Verb(name="mark", past="marked", help="Marks.", arguments=(BATCH, SHARDS)
 
 
 def test_an_argument_has_a_name_for_each_way_in() -> None:
-    assert (BATCH.given_as, BATCH.operators) == ("batch", "batch_id")
-    assert (SHARDS.given_as, SHARDS.operators) == ("chosen_shard", "shard_ids")
+    assert (BATCH.given_as, BATCH.parameter) == ("batch", "batch_id")
+    assert (SHARDS.given_as, SHARDS.parameter) == ("chosen_shard", "shard_ids")
 
 
 def test_what_was_given_is_converted_for_the_use_case() -> None:

@@ -68,12 +68,12 @@ def test_its_operator_takes_the_same_arguments_each_typed_and_templated(verb: Ve
     if issubclass(operator, ActionOperator):
         assert operator.verb == verb.name
     parameters = taken(operator)
-    assert set(parameters) == {argument.operators for argument in verb.arguments}
+    assert set(parameters) == {argument.parameter for argument in verb.arguments}
     for argument in verb.arguments:
-        parameter = parameters[argument.operators]
+        parameter = parameters[argument.parameter]
         assert parameter.annotation is not parameter.empty
         assert (parameter.default is parameter.empty) == argument.required
-        assert (argument.operators in operator.template_fields) != argument.switch
+        assert (argument.parameter in operator.template_fields) != argument.switch
 
 
 @EACH
@@ -145,8 +145,8 @@ def test_what_was_chosen_is_read_as_the_use_case_takes_it() -> None:
 
 def test_an_argument_has_a_name_for_each_way_in() -> None:
     argument = Argument("owner", "--lease-owner", "whose", field="held_by")
-    assert (argument.name, argument.given_as, argument.operators) == ("owner", "lease_owner", "held_by")
-    assert Argument("root", "--root", "where").operators == "root"
+    assert (argument.name, argument.given_as, argument.parameter) == ("owner", "lease_owner", "held_by")
+    assert Argument("root", "--root", "where").parameter == "root"
 
 
 def test_a_new_verb_is_one_file_and_one_entry() -> None:

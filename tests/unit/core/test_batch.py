@@ -13,7 +13,7 @@ from shardbatch.core.batch import DROPPED, DUE, KEPT, Batch, BatchState
 from shardbatch.core.rows import Namespace
 from shardbatch.core.start import Start
 from shardbatch.errors import ProtocolError
-from tests.support.transitions import Cell, cells, public_functions, states_of
+from tests.support.transitions import Cell, cells, diagram, edges, public_functions, states_of
 
 #: One line for each state, one column for each call: the state that it leads to, or "-" where it is refused. A name
 #: before "+" is the function's.
@@ -66,6 +66,26 @@ REFUSALS = {
 }
 #: Functions that make a row where there was none.
 MAKING = {"void"}
+#: The rule of each function in docs/protocol.md.
+RULES = {
+    "adopt": "B3",
+    "disown": "B15",
+    "open_attempt": "B13",
+    "open_replay": "B10",
+    "heartbeat": "B7",
+    "close_attempt": "B14",
+    "decide": "B4",
+    "send_event": "B12",
+    "redecide": "B8",
+    "withdraw": "B11",
+    "park": "B5",
+    "unpark": "B5",
+    "discard": "B6",
+    "set_aside": "B9",
+    "drop": "B16",
+}
+#: Rows that are made: no transition of a row.
+MADE = {("*", "FROZEN", "B1"), ("*", "VOID", "B2")}
 
 NAMESPACE = Namespace("etl", "orders")
 FROZEN = Batch(NAMESPACE, "", "x", "me", 5, BatchState.FROZEN, attempt=1, records=2, manifest_uri="u")
@@ -137,6 +157,10 @@ def test_the_table_has_a_column_for_every_transition_and_a_line_for_every_state(
     assert {cell.call for cell in CELLS} == set(CALLS)
     assert {cell.function for cell in CELLS} | MAKING == public_functions(batches)
     assert {cell.then for cell in ALLOWED} <= set(STATES)
+
+
+def test_the_diagram_of_the_protocol_has_exactly_these_transitions() -> None:
+    assert diagram("B") == edges(ALLOWED, RULES, lambda state: STATES[state].state.value) | MADE
 
 
 @pytest.mark.parametrize("cell", ALLOWED, ids=str)

@@ -16,55 +16,59 @@ from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.slice import Gap, LandedFile, Slice
 from shardbatch.errors import ProtocolError
-from tests.support.transitions import Cell, cells, public_functions, states_of
+from tests.support.transitions import Cell, cells, diagram, edges, public_functions, states_of
 
 #: One line for each state, one column for each call: the state that it leads to, or "-" where it is refused. The calls
 #: are those of "me", a run with batch "x", and of one reset; a name before "+" is the function's. Whether an owner is
-#: over is asked elsewhere: the row lets anyone take or release it, claim only takes what is nobody's or whose run is
-#: over.
+#: over is asked elsewhere: the row lets anyone take or release it, claim takes only what has no owner or whose
+#: owner is over.
 #:
-#: free      no owner, nothing pending       cut, whole  "me" has an interval's lease: more is to be read of it, or not
-#: taken     "me" has it                     stamped     its slice is in batch "x"; stamped-end: it is the shard's last
-#: theirs    another run has it              completed   all of the shard is committed
-#: landed    "me" has it, a slice is pending seized      a reset has it; rewound: and has moved its checkpoint
-#: left      no owner, a slice is pending    ...-gapped  a gap of the pending slice waits for a person
+#: States are those of the protocol, with what matters here behind a hyphen.
+#:
+#: free       no owner, nothing pending            stamped    its slice is in batch "x"; -end: it is the shard's last
+#: held       "me" has it; -theirs: another run    completed  all of the shard is committed
+#: landed     and a slice is pending               reset      a reset has it; -landed and -ended: as it was before,
+#: waiting    a slice is pending, no owner                    -moved: and has moved its checkpoint
+#:
+#: -gapped    a gap of the pending slice waits for a person
+#: -cut       it is an interval's lease, and more is to be read of it; -whole: no more
 READING = """
-                  take           renew          land      beyond   extend  stamp
-free              taken          -              -         -        -       -
-taken             taken          taken          landed    -        -       -
-theirs            taken          -              -         -        -       -
-landed            landed         landed         -pending  taken    -       stamped
-landed-gapped     landed-gapped  landed-gapped  -pending  taken    -       stamped
-left              landed         -              -         free     -       -
-left-gapped       landed-gapped  -              -         free     -       -
-cut               cut            cut            -pending  taken    cut     stamped
-whole             whole          whole          -pending  taken    -ended  stamped-end
-stamped           -              -              -         stamped  -       -
-stamped-end       -              -              -         stamped  -       -
-completed         -              -              -         -        -       -
-seized            taken          -              -         -        -       -
-seized-landed     landed         -              -         seized   -       -
-seized-completed  -              -              -         -        -       -
-rewound           taken          -              -         -        -       -
+                take           renew          land      beyond   extend      stamp
+free            held           -              -         -        -           -
+held            held           held           landed    -        -           -
+held-theirs     held           -              -         -        -           -
+landed          landed         landed         -pending  held     -           stamped
+landed-gapped   landed-gapped  landed-gapped  -pending  held     -           stamped
+waiting         landed         -              -         free     -           -
+waiting-gapped  landed-gapped  -              -         free     -           -
+landed-cut      landed-cut     landed-cut     -pending  held     landed-cut  stamped
+landed-whole    landed-whole   landed-whole   -pending  held     -ended      stamped-end
+stamped         -              -              -         stamped  -           -
+stamped-end     -              -              -         stamped  -           -
+completed       -              -              -         -        -           -
+reset           held           -              -         -        -           -
+reset-landed    landed         -              -         reset    -           -
+reset-ended     -              -              -         -        -           -
+reset-moved     held           -              -         -        -           -
 """
 SETTLING = """
-                 roll_forward unstamp unstamp+free release     accept_gap seize            seize+void       rewind
-free             -            -       -            free        -          seized           seized           -
-taken            -            -       -            free        -          seized           seized           -
-theirs           -            -       -            free        -          seized           seized           -
-landed           -            -       -            left        -          seized-landed    seized-landed    -
-landed-gapped    -            -       -            left-gapped landed     seized-landed    seized-landed    -
-left             -            -       -            left        -          seized-landed    seized-landed    -
-left-gapped      -            -       -            left-gapped left       seized-landed    seized-landed    -
-cut              -            -       -            left        -          seized-landed    seized-landed    -
-whole            -            -       -            left        -          seized-landed    seized-landed    -
-stamped          free         landed  left         -           -          -                seized-landed    -
-stamped-end      completed    landed  left         -           -          -                seized-landed    -
-completed        -            -       -            completed   -          seized-completed seized-completed -
-seized           -            -       -            free        -          seized           seized           rewound
-seized-landed    -            -       -            left        -          seized-landed    seized-landed    rewound
-seized-completed -            -       -            completed   -          seized-completed seized-completed rewound
-rewound          -            -       -            free        -          seized           seized           -
+                roll_forward  unstamp  unstamp+free  release         accept_gap  seize         seize+void    rewind
+free            -             -        -             free            -           reset         reset         -
+held            -             -        -             free            -           reset         reset         -
+held-theirs     -             -        -             free            -           reset         reset         -
+landed          -             -        -             waiting         -           reset-landed  reset-landed  -
+landed-gapped   -             -        -             waiting-gapped  landed      reset-landed  reset-landed  -
+waiting         -             -        -             waiting         -           reset-landed  reset-landed  -
+waiting-gapped  -             -        -             waiting-gapped  waiting     reset-landed  reset-landed  -
+landed-cut      -             -        -             waiting         -           reset-landed  reset-landed  -
+landed-whole    -             -        -             waiting         -           reset-landed  reset-landed  -
+stamped         free          landed   waiting       -               -           -             reset-landed  -
+stamped-end     completed     landed   waiting       -               -           -             reset-landed  -
+completed       -             -        -             completed       -           reset-ended   reset-ended   -
+reset           -             -        -             free            -           reset         reset         reset-moved
+reset-landed    -             -        -             waiting         -           reset-landed  reset-landed  reset-moved
+reset-ended     -             -        -             completed       -           reset-ended   reset-ended   reset-moved
+reset-moved     -             -        -             free            -           reset         reset         -
 """
 #: What a refusal says, by function; where a function has several, by the word in the table.
 REFUSALS = {
@@ -84,6 +88,31 @@ REFUSALS = {
 }
 #: Functions that make a row where there was none.
 MAKING = {"add", "add_imported"}
+#: The rule of each function in docs/protocol.md.
+RULES = {
+    "take": "L2",
+    "renew": "L10",
+    "land": "L3",
+    "extend": "L9",
+    "stamp": "L4",
+    "roll_forward": "L5",
+    "unstamp": "L6",
+    "release": "L7",
+    "accept_gap": "L11",
+    "seize": "L12",
+    "rewind": "L8",
+}
+#: What the row permits and the protocol does not have: its callers never do it.
+NEVER = {
+    ("free", "free", "L7"),  # there is no owner to remove
+    ("waiting", "waiting", "L7"),
+    ("completed", "completed", "L7"),
+    ("reset", "held", "L2"),  # a reset is never over (E6)
+    ("reset", "landed", "L2"),
+}
+#: Rows that are made and removed: no transition of a row.
+MADE = {("*", "free", "L1"), ("*", "completed", "L1")}
+REMOVED = {(state, "*", "L13") for state in ("free", "held", "landed", "waiting", "completed", "reset")}
 
 NAMESPACE = Namespace("etl", "orders")
 SHARD = Shard("s", ("p",), KeyRange(0, 9))
@@ -117,21 +146,21 @@ def completed() -> Lease:
 
 STATES = {
     "free": added(),
-    "taken": taken(),
-    "theirs": leases.take(added(), "other", "001", 2),
+    "held": taken(),
+    "held-theirs": leases.take(added(), "other", "001", 2),
     "landed": landed(),
     "landed-gapped": landed(GAPPED),
-    "left": leases.release(landed(), 4),
-    "left-gapped": leases.release(landed(GAPPED), 4),
-    "cut": landed(scope="backfill"),
-    "whole": landed(END, "backfill"),
+    "waiting": leases.release(landed(), 4),
+    "waiting-gapped": leases.release(landed(GAPPED), 4),
+    "landed-cut": landed(scope="backfill"),
+    "landed-whole": landed(END, "backfill"),
     "stamped": leases.stamp(landed(), "me", "x", 4),
     "stamped-end": leases.stamp(landed(END), "me", "x", 4),
     "completed": completed(),
-    "seized": leases.seize(added(), TAKEN, None, 4),
-    "seized-landed": leases.seize(landed(), TAKEN, None, 4),
-    "seized-completed": leases.seize(completed(), TAKEN, None, 6),
-    "rewound": leases.rewind(leases.seize(landed(), TAKEN, None, 4), TAKEN, after("1"), REWOUND, "note", 5),
+    "reset": leases.seize(added(), TAKEN, None, 4),
+    "reset-landed": leases.seize(landed(), TAKEN, None, 4),
+    "reset-ended": leases.seize(completed(), TAKEN, None, 6),
+    "reset-moved": leases.rewind(leases.seize(landed(), TAKEN, None, 4), TAKEN, after("1"), REWOUND, "note", 5),
 }
 
 
@@ -141,14 +170,14 @@ def state_of(lease: Lease) -> str:
     if lease.batch_id is not None:
         return "stamped-end" if pending and pending.ended else "stamped"
     if lease.lease_owner == TAKEN:
-        return "seized-landed" if pending else "seized-completed" if lease.completed else "seized"
+        return "reset-landed" if pending else "reset-ended" if lease.completed else "reset"
     if lease.lease_owner is None:
-        return f"left{gapped}" if pending else "completed" if lease.completed else "free"
+        return f"waiting{gapped}" if pending else "completed" if lease.completed else "free"
     if lease.lease_owner != "me":
-        return {REWOUND: "rewound", "other": "theirs"}[lease.lease_owner]
+        return {REWOUND: "reset-moved", "other": "held-theirs"}[lease.lease_owner]
     if pending is None:
-        return "taken"
-    return ("whole" if pending.ended else "cut") if lease.scope else f"landed{gapped}"
+        return "held"
+    return ("landed-whole" if pending.ended else "landed-cut") if lease.scope else f"landed{gapped}"
 
 
 def more(place: Position) -> Slice:
@@ -190,6 +219,12 @@ def test_the_table_has_a_column_for_every_transition_and_a_line_for_every_state(
     assert {cell.call for cell in CELLS} == set(CALLS)
     assert {cell.function for cell in CELLS} | MAKING == public_functions(leases)
     assert {cell.then for cell in ALLOWED} <= set(STATES)
+
+
+def test_the_diagram_of_the_protocol_has_exactly_these_transitions() -> None:
+    found = edges(WRITTEN, RULES, lambda state: state.partition("-")[0])
+    assert found >= NEVER
+    assert diagram("L") == found - NEVER | MADE | REMOVED
 
 
 @pytest.mark.parametrize("cell", ALLOWED, ids=str)

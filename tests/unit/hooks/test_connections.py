@@ -331,7 +331,7 @@ def test_a_field_that_is_left_blank_does_not_send_a_token_in_plain_text(nothing:
 
 @pytest.mark.parametrize("extra", [{"ssl": False}, {"ssl_mode": "DISABLED"}, {"ssl": {"mode": "DISABLED"}}])
 def test_mysql_is_sent_no_token_in_plain_text(extra: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match=r"'db' asks for a token .* no encryption"):
+    with pytest.raises(ConfigurationError, match=r"'db' asks for a token .* without encryption"):
         driver_fields("mysql", "pymysql", {"iam": True, **extra}, "db")
 
 

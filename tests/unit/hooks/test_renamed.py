@@ -40,14 +40,14 @@ def old(made: Callable[[], Any], says: str) -> Any:
 
 
 def test_the_connection_of_staging() -> None:
-    with pytest.warns(AirflowProviderDeprecationWarning, match=r"^Staging: conn_id= .* write aws_conn_id=\.$") as told:
+    with pytest.warns(AirflowProviderDeprecationWarning, match=r"^Staging: conn_id= .* use aws_conn_id=\.$") as told:
         found = Staging("s3://lake/staging", conn_id="lake")  # type: ignore[call-arg]
     assert [warning.filename for warning in told] == [__file__]
     new = Staging("s3://lake/staging", aws_conn_id="lake")
     assert found == new == Staging("s3://lake/staging", "lake")
     assert (repr(found), hash(found)) == (repr(new), hash(new))
     assert found.rendered(str) == new
-    assert old(lambda: new.conn_id, r"^Staging\.conn_id .* write aws_conn_id\.$") == "lake"
+    assert old(lambda: new.conn_id, r"^Staging\.conn_id .* use aws_conn_id\.$") == "lake"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_connection_in_a_setting(text: str, meant: object) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read(text.format("aws_conn_id"), "--where") == meant
-    assert old(lambda: read(text.format("conn_id"), "--where"), r"^--where: conn_id= .* write aws_conn_id=") == meant
+    assert old(lambda: read(text.format("conn_id"), "--where"), r"^--where: conn_id= .* use aws_conn_id=") == meant
 
 
 def made(**given: Any) -> Any:
@@ -82,8 +82,8 @@ def made(**given: Any) -> Any:
 def test_the_policies_of_a_group() -> None:
     own, staging = Policies(sink="own"), Staging("s3://lake/staging", "lake")
     new = made(policies=own, staging=staging)
-    assert old(lambda: made(policy=own, staging=staging), r"^StreamBatch: policy= .* write policies=\.$") == new
-    before = old(lambda: Staging("s3://lake/staging", conn_id="lake"), "write aws_conn_id")  # type: ignore[call-arg]
+    assert old(lambda: made(policy=own, staging=staging), r"^StreamBatch: policy= .* use policies=\.$") == new
+    before = old(lambda: Staging("s3://lake/staging", conn_id="lake"), "use aws_conn_id")  # type: ignore[call-arg]
     assert made(policies=own, staging=before) == new
 
 
@@ -104,7 +104,7 @@ APPLICATION: dict[str, Any] = {
     ],
 )
 def test_the_task_that_an_operator_names(kind: Any, before: str, now: str) -> None:
-    with pytest.warns(AirflowProviderDeprecationWarning, match=f"^{kind.__name__}: {before}= .* write {now}=") as told:
+    with pytest.warns(AirflowProviderDeprecationWarning, match=f"^{kind.__name__}: {before}= .* use {now}=") as told:
         task = kind(task_id="t", **{before: "other"}, **APPLICATION)
     assert [warning.filename for warning in told] == [__file__]
     assert getattr(task, now) == getattr(kind(task_id="t", **{now: "other"}, **APPLICATION), now) == "other"
@@ -112,7 +112,7 @@ def test_the_task_that_an_operator_names(kind: Any, before: str, now: str) -> No
 
 def test_the_freeze_task_of_an_end_record() -> None:
     task = EmptyOperator(task_id="work")
-    old(lambda: record_end(task, freeze="freeze", **APPLICATION), "^record_end: freeze= .* write freeze_task=")  # type: ignore[call-arg]
+    old(lambda: record_end(task, freeze="freeze", **APPLICATION), "^record_end: freeze= .* use freeze_task=")  # type: ignore[call-arg]
     assert task.leaves_end_record  # type: ignore[attr-defined]
 
 
@@ -139,7 +139,7 @@ def test_both_names_at_once_are_refused(wrong: Callable[[], object]) -> None:
 )
 def test_the_attribute_of_an_operator_is_set_and_read_by_its_old_name(kind: Any, before: str, now: str) -> None:
     task = kind(task_id="t", **{now: "other"}, **APPLICATION)
-    says = rf"^{kind.__name__}\.{before} .* write {now}\.$"
+    says = rf"^{kind.__name__}\.{before} is deprecated; use {now}\.$"
     with pytest.warns(AirflowProviderDeprecationWarning, match=says) as told:
         setattr(task, before, "late")
     assert [warning.filename for warning in told] == [__file__]
@@ -163,7 +163,7 @@ def test_a_mapped_operator_takes_the_old_name() -> None:
         warnings.simplefilter("error")
         new = mapped(freeze_task="freeze")
     with pytest.warns(
-        AirflowProviderDeprecationWarning, match="^CommitOperator: freeze= .* write freeze_task="
+        AirflowProviderDeprecationWarning, match="^CommitOperator: freeze= is deprecated; use freeze_task="
     ) as told:
         assert mapped(freeze="freeze") == new
     assert [warning.filename for warning in told] == [__file__]
@@ -172,6 +172,6 @@ def test_a_mapped_operator_takes_the_old_name() -> None:
 def test_a_class_is_found_in_the_module_that_it_was_in() -> None:
     from shardbatch.hooks import streams
 
-    assert old(lambda: streams.KinesisStream, r"write: from shardbatch import KinesisStream\.$") is KinesisStream  # type: ignore[attr-defined]
+    assert old(lambda: streams.KinesisStream, r"use: from shardbatch import KinesisStream\.$") is KinesisStream  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="has no attribute 'Kinesis'"):
         streams.Kinesis  # type: ignore[attr-defined]  # noqa: B018

@@ -136,7 +136,7 @@ def test_a_listing_that_never_rests_is_no_ground_for_a_token() -> None:
 
     root.names = restless  # type: ignore[method-assign]
 
-    assert told(root, ROOT).settled is False
+    assert told(root, ROOT).agreed is False
     assert root.listings == 2 * TRIES
 
 
@@ -203,7 +203,7 @@ def test_readers_see_no_older_decision_than_before_and_each_once_while_others_su
                 pending.append((told(root, ROOT), f"s{count[0]}"))
             elif kind == "sum" and pending:
                 found, unique = pending.pop(0)  # written long after it looked
-                if found.settled:
+                if found.agreed:
                     summed(root, found, unique)
             elif kind == "sweep":
                 swept(root, count[0])
@@ -215,7 +215,7 @@ def test_readers_see_no_older_decision_than_before_and_each_once_while_others_su
     for _ in range(4):
         least = dict(truth)
         found = told(root, ROOT, at_least=token)
-        if not found.settled:
+        if not found.agreed:
             continue
         now = held(found)
         assert all(now.get(b, 0) >= d for b, d in {**before, **least}.items())

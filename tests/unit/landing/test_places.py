@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardbatch.landing.location import Location, place, settled
+from shardbatch.landing.location import Location, hadoop_form, place
 
 SPELLINGS = {
     "file:///x/out": [
@@ -60,7 +60,7 @@ def test_other_roots_are_other_places(one: str, other: str) -> None:
 def test_a_place_is_its_own_place_and_has_the_same_files(head: str, tail: str) -> None:
     text = head + tail
     assert place(place(text)) == place(text)
-    assert settled(place(text)) == settled(text)
+    assert hadoop_form(place(text)) == hadoop_form(text)
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def test_a_place_is_its_own_place_and_has_the_same_files(head: str, tail: str) -
     ],
 )
 def test_files_are_sought_where_hadoop_writes_them(text: str, found: Location) -> None:
-    assert settled(text) == found
+    assert hadoop_form(text) == found

@@ -140,14 +140,14 @@ def test_shards_that_wait_behind_a_gap_are_a_problem_of_their_own() -> None:
     assert first["kind"] == "shards"
     assert second == {
         "kind": "gap",
-        "text": "Records of 1 shards expired unread; what is left of them waits: c.",
+        "text": "Records of 1 shards expired unread; the rest of these shards waits for accept-gap: c.",
     }
 
 
 def test_a_problem_counts_the_shards_that_it_does_not_name_and_shows_where_it_is_cut() -> None:
     shards, gap = problems([failed(9, a="away")], {"count": 30, "shards": ["c", "d"]})
     assert shards["text"] == "9 shards could not be read: a: away and 8 more."
-    assert gap["text"].endswith("waits: c, d and 28 more.")
+    assert gap["text"].endswith("waits for accept-gap: c, d and 28 more.")
     (long,) = problems([failed(9, **{f"s{number}": "x" * 500 for number in range(9)})])
     assert len(long["text"]) == LONGEST_PROBLEM
     assert long["text"].endswith("x…")

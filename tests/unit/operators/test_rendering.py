@@ -115,7 +115,7 @@ def test_what_a_run_brings_in_is_not_rendered_by_an_end_record(monkeypatch: pyte
 
 def chosen_by(task: ActionOperator) -> dict[str, Any]:
     """What an operator of a verb was given, before anything is read out of it."""
-    return {argument.name: getattr(task, argument.operators) for argument in VERBS[task.verb].arguments}
+    return {argument.name: getattr(task, argument.parameter) for argument in VERBS[task.verb].arguments}
 
 
 @pytest.mark.parametrize("native", [False, True])

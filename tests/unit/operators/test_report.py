@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from shardbatch import ReportOperator
 
 SHARDS = {"kind": "shards", "text": "2 shards could not be read: a: refused; b: refused."}
-GAP = {"kind": "gap", "text": "Records of 1 shards expired unread; what is left of them waits: c."}
+GAP = {"kind": "gap", "text": "Records of 1 shards expired unread; the rest of these shards waits for accept-gap: c."}
 
 
 def report(problems: Any) -> None:

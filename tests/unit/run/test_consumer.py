@@ -92,4 +92,4 @@ def test_an_owner_of_whom_nobody_can_say_keeps_what_it_has(rig: Rig) -> None:
     assert verdicts("another") is Verdict.ACTIVE
     assert verdicts.unknown is not None
     assert "other cannot" in str(verdicts.unknown)  # the first error is the one that is told
-    assert len([line for line in rig.said if "stays with it" in line]) == 2
+    assert len([line for line in rig.said if "keeps its leases and batches" in line]) == 2

@@ -240,6 +240,6 @@ def test_a_read_after_its_runs_time_reads_one_answer_of_each_shard_so_that_late_
     landed = late(rig, 30, run)
     assert list(sizes(rig).values())[:3] == [1, 1, 0]
     assert landed.shards == 6  # and no child
-    assert any("one answer of each shard" in line for line in rig.said)
+    assert any("one more answer of each shard" in line for line in rig.said)
     rig.run("r2")
     assert sum(sizes(rig).values()) == 509

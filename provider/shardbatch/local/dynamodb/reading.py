@@ -121,7 +121,7 @@ class ChangeReader:
     def _find_number(shard: ChangeShard, number: str, *, after: bool) -> int:
         found = shard.count_of(int(number))
         if found is None:
-            raise malformed(f"Invalid SequenceNumber: {number} is none of shard {shard.shard_id}")
+            raise malformed(f"Invalid SequenceNumber: {number} does not belong to shard {shard.shard_id}")
         if found < shard.first_count and shard.first_count > 1:
             raise trimmed(f"{number} is older than the oldest record of shard {shard.shard_id}")
         return max(found + after, 1)

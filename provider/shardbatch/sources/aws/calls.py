@@ -50,7 +50,7 @@ def note(**what: Any) -> None:
 
 
 def require_whole(operation: str, response: Mapping[str, Any]) -> None:
-    """Believe no body that is shorter than announced: botocore takes what it cannot parse for an answer without fields.
+    """Refuse a body that is shorter than its announced length: botocore makes an answer without fields of it.
 
     :raises InvalidAnswer: if it was cut short.
     """

@@ -90,7 +90,7 @@ class TableName:
     def parse(cls, text: str) -> TableName:
         """From a table's name, its ARN, or the ARN of a stream of it.
 
-        :raises ConfigurationError: for a text that is none of them.
+        :raises ConfigurationError: for a text that is not one of them.
         """
         if found := _STREAM.fullmatch(text):
             return cls(found[1], text.partition("/stream/")[0], text)

@@ -18,9 +18,9 @@ class PlaceRefused(SourceError):
     """The service takes the place for none of this shard."""
 
     remedy = (
-        "The checkpoint is none of this shard. If the stream was replaced by another one, choose another app_name; "
-        "else 'airflow shardbatch reset --shard ... --to TRIM_HORIZON' reads all that the shard still holds, some of "
-        "it again."
+        "The checkpoint does not belong to this shard. If the stream was replaced by another one, choose another "
+        "app_name; else 'airflow shardbatch reset --shard ... --to TRIM_HORIZON' reads all that the shard still "
+        "holds, some of it again."
     )
 
 

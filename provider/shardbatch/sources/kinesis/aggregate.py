@@ -63,7 +63,7 @@ class Aggregate:
         return len(self.data)
 
     def outside(self, span: KeyRange | None) -> list[bool]:
-        """For each record, whether its hash key is none of this range; empty if that of no record is.
+        """For each record, whether its hash key is outside of this range; empty if all are inside.
 
         A range that is not known leaves out nothing.
         """
@@ -73,7 +73,7 @@ class Aggregate:
         found = [by_key[key] for key in self.partition_keys]
         for at, text in enumerate(self.hash_keys):
             if text is not None:
-                # No hash key has more digits than the largest one; what is no number is in no range.
+                # The largest hash key has 39 digits; a text that is not a number is in no range.
                 found[at] = not (text.isdigit() and len(text) <= 39 and int(text) in span)
         return found if any(found) else []
 
@@ -84,7 +84,7 @@ def look_aggregated(data: pa.Array) -> pa.Array:
 
 
 def take_apart(payload: bytes) -> Aggregate | None:
-    """The records of an aggregate; ``None`` if it is none, is damaged (K-42), or has keys that no record may have.
+    """The records of an aggregate; ``None`` if it is not one, is damaged (K-42), or has keys that no record may have.
 
     The answer depends on the bytes alone, for positions count the records that it has.
     """

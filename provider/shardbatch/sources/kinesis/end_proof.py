@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a shard has ended of which an answer says so and names no children: an answer that merely lost its iterator
-says the same, and the shard may have more records."""
+"""Checks an answer that says a shard has ended but names no children: an answer that merely lost its iterator says the
+same, and then the shard may have more records."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class StreamName:
     def parse(cls, text: str) -> StreamName:
         """From a stream's name or ARN.
 
-        :raises ConfigurationError: for an empty text, or an ARN that is none of a Kinesis stream.
+        :raises ConfigurationError: for an empty text, or an ARN that is not that of a Kinesis stream.
         """
         if not text.startswith("arn:"):
             if not text or "/" in text or ":" in text:

@@ -31,9 +31,9 @@ from shardbatch.sources.records import empty
 SILENT_STEPS = 20
 EPOCH = datetime.fromtimestamp(0, UTC)
 NOT_A_PLACE = (
-    "The checkpoint is none of this shard, or lies beyond its last record. If the stream was replaced by another one, "
-    "choose another app_name; else 'airflow shardbatch reset --shard {} --to TRIM_HORIZON' reads all that the shard "
-    "still holds, some of it again."
+    "The checkpoint does not belong to this shard, or lies beyond its last record. If the stream was replaced by "
+    "another one, choose another app_name; else 'airflow shardbatch reset --shard {} --to TRIM_HORIZON' reads all "
+    "that the shard still holds, some of it again."
 )
 
 
@@ -138,8 +138,8 @@ class ShardReader:
     def _believe(self, answer: Decoded) -> tuple[bool, tuple[Shard, ...]]:
         """Whether the shard has ended, and its children.
 
-        An end that names no children is none yet. The records of such an answer are as good as any: what follows them
-        is asked for with a new iterator.
+        An end that names no children does not count yet. The records of such an answer are as good as any: what
+        follows them is asked for with a new iterator.
 
         :raises InvalidAnswer: if the answer contradicts itself, or brings again what was read.
         """
@@ -176,7 +176,7 @@ class ShardReader:
         which the reader can look at its limits; a read that has time for one answer has it for a proof.
         """
         found = proof.step()
-        # A refusal leaves a walk where it is. What begins it anew is counted on: it might be begun anew for ever.
+        # A refusal leaves a walk where it is. New beginnings are still counted, because they might never end.
         self._patience.heard()
         if found is Found.ENDED:
             gone = self._expected is not None and not proof.met

@@ -19,7 +19,7 @@ class StreamBusy(SourceError):
 
 
 class PlaceRefused(SourceError):
-    """The service takes the place for none of this shard: it was trimmed, lies beyond the end, or is another's."""
+    """The service does not accept the position for this shard: it was trimmed, is beyond the end, or is another's."""
 
     remedy = (
         "A start that lies ahead of the service's clock is reached by waiting: retry the task later, or choose an "
