@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.ports import Page, Verdict
 from shardbatch.core.position import Position
-from shardbatch.core.rows import Key, Namespace, Row, Table
+from shardbatch.core.rows import BATCH, Key, Namespace, Row, Table
 from shardbatch.errors import OwnerUnknown, StagingError, StoreError, Throttled
 from shardbatch.run.hold import Held
 from shardbatch.stores.outcome import Unclear, Write
@@ -129,6 +129,7 @@ class SteppedStore:
     def list(self, table: Table, namespace: Namespace, scope: str | None = "", **equal: str) -> Iterator[Row]:
         fate = self.process.pause("list")
         if fate.word == "stale" and scope == "":  # an interval's rows are all there before freeze asks for them (T3)
+            self.process.misled |= table is BATCH
             rows = self._world.as_it_was(table, scope, fate)
             return iter([row for _, row in sorted(rows.items(), key=lambda item: item[0].values) if fits(row, equal)])
         return iter(list(self._store.list(table, namespace, scope, **equal)))

@@ -48,6 +48,7 @@ class Process:
     instance of the block that it is, ``token`` what it hands down, ``application`` what it waited for. A commit is
     ``bound`` to a batch and an attempt, and has read the ``states`` of the block; ``wanted`` is what it had to decide
     when it looked, by the batch row's counter, ``last_wanted`` when it looked last; ``looked`` are the roots it saw.
+    ``misled`` says that a list of batch rows showed it older ones.
     """
 
     def __init__(self, name: str, run: str, task: str, body: Callable[[Process], Any], owner: Owner) -> None:
@@ -68,6 +69,7 @@ class Process:
         self.wanted: dict[int, Any] = {}
         self.last_wanted: Any = None
         self.looked: set[str] = set()
+        self.misled = False
         self.at = "begin"
         self._dying = False
         self._naps = 0

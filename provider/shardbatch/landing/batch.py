@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -13,6 +15,7 @@ from shardbatch.errors import ManifestChanged, StagingError
 from shardbatch.landing import layout
 from shardbatch.landing.files import Files, explained
 from shardbatch.landing.location import joined, locate, rewritten
+from shardbatch.landing.merged import Pieces, in_order
 from shardbatch.landing.reach import HADOOP_S3, reach
 from shardbatch.landing.schema import RECORD_SCHEMA
 
@@ -56,6 +59,22 @@ class LandedBatch:
                 column = pa.repeat(pa.scalar(entry.shard_generation, pa.int32()), table.num_rows)
                 tables.append(table.add_column(at, RECORD_SCHEMA.field(at), column).cast(RECORD_SCHEMA))
         return pa.concat_tables(tables)
+
+    def merged(self) -> Iterator[pa.RecordBatch]:
+        """All records in one total order: by arrival time in milliseconds, then by sequence number as an integer.
+
+        The order never contradicts the stream. A record comes after those before it in its shard and after those of
+        the shard's parents, even if its time is earlier; then it counts as of their time. A record without a time
+        counts as of the time of the record before it. Equal places are ordered by ``shard_generation``, ``shard_id``
+        and ``record_index``.
+
+        Each batch that it yields has at most 1,000 records, and at most 8 MiB unless one record is larger. Memory holds
+        a few row groups, of 16 MiB each, of every shard that is being read, whatever the size of the files. Children
+        are read after their parents.
+
+        :raises StagingError: as :meth:`to_arrow` does.
+        """
+        return in_order(self.manifest, Pieces(self._filesystem, locate(self.staging).path))
 
 
 def open_batch(uri: str, filesystem: pafs.FileSystem | None = None, *, digest: str | None = None) -> LandedBatch:

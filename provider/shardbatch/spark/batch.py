@@ -94,6 +94,25 @@ class SparkBatch:
         """
         return self.records().repartition("partition_key").sortWithinPartitions(*KEY_ORDER)
 
+    def merged(self) -> DataFrame:
+        """The records of the whole batch in one total order: by arrival time in milliseconds, then by sequence number
+        as an integer.
+
+        The order never contradicts the stream. A record comes after those before it in its shard and after those of
+        the shard's parents, even if its time is earlier; then it counts as of their time. A record without a time
+        counts as of the time of the record before it. Equal places are ordered by ``shard_generation``, ``shard_id``
+        and ``record_index``.
+
+        The column ``position`` has a record's place. It is unique in the batch, and sorting by it gives the order
+        again after another shuffle. This costs two shuffles of the records, one of them by shard. For the order of
+        each partition key alone, :meth:`ordered` costs less.
+
+        :raises StagingError: as :meth:`records` does.
+        """
+        from shardbatch.spark.merged import in_order
+
+        return in_order(self.spark, self.records(), self.manifest)
+
     def output(self, out: str) -> str:
         """The folder of this start below an output root: ``<out>/batch_id=…/start=…``. Write only there.
 
