@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Airflow reads about this provider; imported by every Airflow process, so nothing else is imported here."""
+"""What Airflow reads about this provider; imported by every Airflow process, so nothing else is loaded here."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from shardbatch import _HOMES
 
 INTEGRATION = "Shardbatch"
 
@@ -15,20 +17,17 @@ def get_provider_info() -> dict[str, Any]:
         "name": INTEGRATION,
         "description": "Consume sharded streams in batches: claim, read, freeze, transform, commit.",
         "integrations": [{"integration-name": INTEGRATION, "tags": ["service"]}],
-        "operators": [{"integration-name": INTEGRATION, "python-modules": _modules("operators", OPERATORS)}],
-        "hooks": [{"integration-name": INTEGRATION, "python-modules": _modules("hooks", HOOKS)}],
+        "operators": [{"integration-name": INTEGRATION, "python-modules": _modules("operators")}],
+        "hooks": [{"integration-name": INTEGRATION, "python-modules": _modules("hooks", "hooks.streams")}],
         "triggers": [{"integration-name": INTEGRATION, "python-modules": ["shardbatch.triggers"]}],
         "cli": ["shardbatch.cli.get_cli_commands"],
         "config": {"shardbatch": {"description": "Defaults of this deployment.", "options": OPTIONS}},
     }
 
 
-OPERATORS = ("claim", "read", "freeze", "spark", "commit", "actions", "replay")
-HOOKS = ("streams", "leases", "staging")
-
-
-def _modules(part: str, names: tuple[str, ...]) -> list[str]:
-    return [f"shardbatch.{part}.{name}" for name in names]
+def _modules(part: str, *more: str) -> list[str]:
+    """The modules of a part that have public names, and others that are announced."""
+    return sorted(f"shardbatch.{home}" for home in {*_HOMES.values(), *more} if home.startswith(f"{part}."))
 
 
 def _option(description: str, example: str) -> dict[str, Any]:

@@ -36,7 +36,13 @@ def run(task: Any, pushed: dict[str, Any] | None = None) -> dict[str, Any]:
     kept = {} if pushed is None else pushed
     context: Any = {
         "dag_run": SimpleNamespace(dag_id="repairs", run_id="manual__1"),
-        "ti": SimpleNamespace(xcom_push=lambda key, value: kept.__setitem__(key, value)),
+        "ti": SimpleNamespace(
+            dag_id="repairs",
+            run_id="manual__1",
+            task_id="verb",
+            map_index=-1,
+            xcom_push=lambda key, value: kept.__setitem__(key, value),
+        ),
         "params": {"app": "orders-etl", "stream": "orders", "batch": "b2", "preview": True, "gone": "b1"},
     }
     task.render_template_fields(context)

@@ -11,6 +11,7 @@ from pathlib import Path
 import airflow
 import jsonschema
 
+import shardbatch
 from shardbatch.get_provider_info import get_provider_info
 
 
@@ -43,3 +44,14 @@ def test_the_settings_have_defaults() -> None:
     from airflow.sdk.configuration import conf
 
     assert conf.get("shardbatch", "deployment_id") == ""
+
+
+def test_it_names_every_module_that_has_an_operator_or_a_hook_of_ours() -> None:
+    info = get_provider_info()
+    homes = {getattr(shardbatch, name).__module__ for name in shardbatch.__all__ if name != "__version__"}
+    for part in ("operators", "hooks"):
+        (entry,) = info[part]
+        of_part = {home for home in homes if home.startswith(f"shardbatch.{part}.")}
+        assert of_part
+        assert of_part <= set(entry["python-modules"])
+    assert "shardbatch.hooks.streams" in info["hooks"][0]["python-modules"]

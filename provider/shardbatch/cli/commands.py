@@ -30,8 +30,6 @@ from shardbatch.control.replay_run import note_replay, plan_replay
 from shardbatch.control.verb import Verb
 from shardbatch.control.verbs import MIGRATE, REPLAY
 from shardbatch.core.ports import SYSTEM_CLOCK
-from shardbatch.errors import SlicesGone
-from shardbatch.run.replay import find_committed
 from shardbatch.tasks import actions
 
 LEFT = 3
@@ -129,20 +127,18 @@ def replay(args: Arguments) -> None:
     """``airflow shardbatch replay``"""
     from shardbatch.cli import replay as replays
     from shardbatch.hooks.settings import deployment_id
+    from shardbatch.tasks.replay import files_of
 
     chosen = chosen_of(REPLAY, args)
     with opened(args) as (store, namespace):
-        batch = find_committed(store, namespace, args.batch)
-        files, gone = replays.files_of(namespace, batch)
-        planned = plan_replay(store, namespace, deployment=deployment_id(leases_named(args.leases)), **chosen)
-        if args.yes and gone:
-            raise SlicesGone(f"Batch {args.batch} cannot be replayed: of its files {files}.")
+        deployment = deployment_id(leases_named(args.leases))
+        planned = plan_replay(store, namespace, deployment=deployment, files=files_of, dry_run=not args.yes, **chosen)
         if args.yes:
             actor = person()
             replays.start(
                 planned, actor=actor, note=note_replay(store, namespace, planned, actor=actor, reason=args.reason)
             )
-    found = replace(planned, files=files, result="started" if args.yes else planned.result)
+    found = replace(planned, result="started" if args.yes else planned.result)
     answer.show_rows(args.output, [found], tables.replays([found]))
     if not args.yes:
         sys.stderr.write("This is a preview; nothing was changed. Give --yes and --reason to do it.\n")

@@ -1,44 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``airflow shardbatch replay`` asks of the world beside the lease store: the staging folder and Airflow."""
+"""What ``airflow shardbatch replay`` asks of Airflow: to start the run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardbatch.core.rows import Namespace
-from shardbatch.errors import ConfigurationError, ShardbatchError
+from shardbatch.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from shardbatch.control.replay_run import ReplayRun
-    from shardbatch.core.batch import Batch
-    from shardbatch.hooks.staging import Staging
-
-ALL_THERE = "all there"
-
-
-def files_of(namespace: Namespace, batch: Batch) -> tuple[str, bool]:
-    """Whether a batch's files are in staging, in words, and whether it is known that some are not."""
-    try:
-        gone = _staging(namespace, batch).open().missing_files(namespace, batch.batch_id)
-    except (ShardbatchError, ImportError) as error:
-        return f"not known from here: {error}", False
-    return (f"{len(gone)} missing, the first is {gone[0]}", True) if gone else (ALL_THERE, False)
-
-
-def _staging(namespace: Namespace, batch: Batch) -> Staging:
-    """The folder in which the batch's manifest stands, reached as the deployment's own if it is on the same kind."""
-    from shardbatch.hooks.settings import default_staging
-    from shardbatch.hooks.staging import Staging
-    from shardbatch.landing.layout import staging_of
-    from shardbatch.landing.location import locate
-
-    uri = staging_of(batch.manifest_uri or "", namespace, batch.batch_id)
-    if uri is None:
-        raise ConfigurationError("The batch's row names no manifest.", remedy="")
-    given = default_staging()
-    if given is not None and locate(given.uri).kind == locate(uri).kind:
-        return Staging(uri, given.aws_conn_id, given.region_name)
-    return Staging(uri)
 
 
 def start(planned: ReplayRun, *, actor: str, note: str) -> None:

@@ -26,6 +26,8 @@ FORCE = "give --force (force=True of the operator)"
 #: What helps a verb that has to reach staging or output roots.
 STAGING = "Give --staging (staging= of the operator), or set [shardbatch] staging in Airflow's configuration."
 
+_UNKNOWN = f"{OwnerUnknown.__name__}: "
+
 Changed = TypeVar("Changed", Lease, Batch)
 
 
@@ -44,6 +46,16 @@ class Done:
     why: str = ""
     effect: str = ""
 
+    @property
+    def unknown(self) -> bool:
+        """Whether it is left because it is unknown whether its owner is over: another try may know."""
+        return self.result == "left" and self.why.startswith(_UNKNOWN)
+
+
+def unknown_why(error: OwnerUnknown) -> str:
+    """Why a row is left of whose owner it is unknown whether it is over, as :meth:`Done.unknown` knows it."""
+    return f"{_UNKNOWN}{error}"
+
 
 @dataclass(frozen=True)
 class Stays:
@@ -51,6 +63,25 @@ class Stays:
 
     why: str
     already: bool = False
+
+
+def asked_once(liveness: Liveness) -> Liveness:
+    """The question whether an owner is over, put once for each owner, whatever comes of it: many leases have the same
+    owner, and an Airflow that gives no answer is slow to say so."""
+    known: dict[str, Verdict | OwnerUnknown] = {}
+
+    def ask(owner: str) -> Verdict:
+        if owner not in known:
+            try:
+                known[owner] = liveness(owner)
+            except OwnerUnknown as error:
+                known[owner] = error
+        found = known[owner]
+        if isinstance(found, OwnerUnknown):
+            raise found.with_traceback(None)
+        return found
+
+    return ask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,19 +197,22 @@ class Action(Rows):
                 f"or {FORCE}.",
             ) from error
 
-    def at_work(self, owner: str | None) -> bool:
-        """Whether the rows of an owner are left to it because it is at work. With ``force`` they never are.
-
-        :raises OwnerUnknown: if that is unknown, unless by force.
-        """
-        return not self.force and self.verdict(owner) is Verdict.ACTIVE
+    def left_to(self, owner: str | None, at_work: str) -> str:
+        """Why the rows of an owner are left to it: ``at_work``, or that it is unknown whether it is over. Empty if they
+        are not; with ``force`` they never are."""
+        if self.force:
+            return ""
+        try:
+            return at_work if self.verdict(owner) is Verdict.ACTIVE else ""
+        except OwnerUnknown as error:
+            return unknown_why(error)
 
     def fate(self, owner: str | None) -> str:
-        """What happens to an owner that loses its rows, as far as is known.
-
-        :raises OwnerUnknown: if that is unknown, unless by force.
-        """
-        verdict = self.verdict(owner)
+        """What happens to an owner that loses its rows, as far as is known."""
+        try:
+            verdict = self.verdict(owner)
+        except OwnerUnknown:
+            return "whether its owner is over is unknown"
         if verdict is Verdict.OVER:
             return "its owner is over"
         known = "its owner is at work, and" if verdict is Verdict.ACTIVE else "if its owner is at work,"

@@ -28,13 +28,12 @@ def drop(action: Action, batch_id: str) -> tuple[Done, ...]:
 
     No record is lost. What an application may have written for it stays in the sink as orphans, which the answer and
     the list of batches name; with staging at hand, the answer names the folders that finished starts wrote. A batch
-    whose owner is at work is left, unless by force. Of a batch that was set aside, the slices are no longer kept for a
-    replay. A committed batch of an interval is decided anew, without output, and every root is told, for which staging
-    is needed; called again, it tells roots that a call before it did not. A replay, of its cleared run, gives it output
-    again. Without a scope the batch is looked for wherever it may be.
+    whose owner is at work, or may be because Airflow does not say, is left, unless by force. Of a batch that was set
+    aside, the slices are no longer kept for a replay. A committed batch of an interval is decided anew, without output,
+    and every root is told, for which staging is needed; called again, it tells roots that a call before it did not. A
+    replay, of its cleared run, gives it output again. Without a scope the batch is looked for wherever it may be.
 
     :raises ConfigurationError: if application or batch is not there, the reason is empty, or staging is needed.
-    :raises OwnerUnknown: if it is unknown whether the owner has finished, unless by force; nothing was changed.
     :raises StagingError: if a root of an interval's batch cannot be reached; nothing was changed, or call it again.
     :raises OutputTaken: if such a root is another application's now; nothing was changed.
     """

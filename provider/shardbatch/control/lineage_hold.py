@@ -6,14 +6,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 
-from shardbatch.control.action import FORCE, TRIES, Action, Done
+from shardbatch.control.action import FORCE, TRIES, Action, Done, unknown_why
 from shardbatch.control.drop import discard, effect, free
 from shardbatch.core import lease as leases
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.ports import Verdict
-from shardbatch.errors import ShardbatchError
+from shardbatch.errors import OwnerUnknown, ShardbatchError
 from shardbatch.run.settle import mark, roll_forward, void_absent
 
 #: Which of all leases belong to what is reset.
@@ -33,7 +33,10 @@ def obstacle(action: Action, lease: Lease) -> str:
     owner = (batch.owner if batch is not None else lease.lease_owner) or ""
     if action.force or ResetHolder.parse(owner) is not None:
         return ""
-    verdict = action.verdict(owner)
+    try:
+        verdict = action.verdict(owner)
+    except OwnerUnknown as error:
+        return unknown_why(error)
     if verdict is Verdict.OVER:
         return ""
     what = f"it is {batch.state.value} in batch {batch.batch_id} of" if batch is not None else "it is held by"
@@ -69,8 +72,7 @@ class LineageHold:
         """Take all of the lineage, also leases that come meanwhile. If one cannot be taken, all are given back, and
         that one is the answer.
 
-        :raises ShardbatchError: if Airflow could not say whether an owner is over, or a marker could not be written;
-            all are given back.
+        :raises ShardbatchError: if a marker could not be written; all are given back.
         """
         try:
             return self._take_all(lineage)

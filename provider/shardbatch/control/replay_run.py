@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from shardbatch.control.action import Action
 from shardbatch.control.verbs import REPLAY
+from shardbatch.core.batch import Batch
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import SYSTEM_CLOCK, LeaseStore
 from shardbatch.core.rows import Namespace
-from shardbatch.errors import ConfigurationError
+from shardbatch.errors import ConfigurationError, SlicesGone
 from shardbatch.run.replay import find_committed
 
 #: Characters that Airflow keeps of a run's note; some of its databases refuse a longer one.
@@ -19,8 +21,17 @@ LONGEST_RUN_NOTE = 1000
 
 
 @dataclass(frozen=True)
+class Files:
+    """Whether a batch's files are in staging, in words; ``gone`` if it is known that some are not."""
+
+    text: str
+    gone: bool = False
+
+
+@dataclass(frozen=True)
 class ReplayRun:
-    """A run to be started. ``owner`` has the batch now; ``output`` is ``none`` for one that was set aside.
+    """A run to be started. ``owner`` has the batch now; ``output`` is ``none`` for one that was set aside. ``files``
+    says whether the batch's files are in staging.
 
     ``conf`` is what the run is told; ``result`` is ``would start`` or ``started``.
     """
@@ -43,6 +54,8 @@ def plan_replay(
     batch_id: str,
     *,
     deployment: str,
+    files: Callable[[Batch], Files],
+    dry_run: bool,
     dag_id: str | None = None,
     group_id: str | None = None,
     run_id: str | None = None,
@@ -50,8 +63,11 @@ def plan_replay(
     """The run that replays a committed batch, by default of the DAG and group of its owner.
 
     :param deployment: this Airflow; the DAG of another one cannot be started from here.
+    :param files: looks for the batch's files.
+    :param dry_run: whether the run is only told, and not to be started.
     :raises ConfigurationError: if there is no such batch, or its owner names no DAG of this Airflow and none was given.
     :raises ReplayRefused: if the batch is not committed.
+    :raises SlicesGone: if files of the batch are known to be gone, unless this is a preview.
     """
     batch = find_committed(store, namespace, batch_id)
     owner = Owner.parse(batch.owner)
@@ -69,6 +85,9 @@ def plan_replay(
             f"Batch {batch_id} belongs to tasks without a group, which cannot be told what to replay.",
             remedy="Give the steps a group_id and name it; or clear the run that has the batch: that replays it.",
         )
+    found = files(batch)
+    if found.gone and not dry_run:
+        raise SlicesGone(f"Batch {batch_id} cannot be replayed: of its files {found.text}.")
     shown = batch.set_aside is None and (batch.starts or batch.sink == "own")
     return ReplayRun(
         batch_id=batch_id,
@@ -79,6 +98,7 @@ def plan_replay(
         group_id=group_id,
         run_id=run_id or "replay__{}__{}".format(batch_id, time.strftime("%Y%m%dT%H%M%S", time.gmtime())),
         conf={f"{group_id}.replay": batch_id},
+        files=found.text,
     )
 
 

@@ -21,6 +21,7 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp, lowest
 from shardbatch.core.shard import generations
+from shardbatch.core.shortlist import shortlist
 from shardbatch.core.skipped import passed, passes_over
 from shardbatch.core.slice import Gap
 from shardbatch.errors import ConfigurationError
@@ -88,7 +89,6 @@ def reset(
         and begin at ``to``, by default where the application began.
     :raises ConfigurationError: if nothing was chosen, the position does not fit, the reason is empty, or application or
         shard is not there.
-    :raises OwnerUnknown: if it is unknown whether an owner has finished, unless by force; nothing was changed.
     """
     _require_choice(to, shards, every, stream_id)
     application = action.begin()
@@ -105,7 +105,7 @@ def reset(
     found = _preview(action, descendants(rows, roots), roots, to, application.shown_intervals)
     if action.dry_run or any(item.result == "left" for item in found):
         return found
-    action.record("{} to {}".format("all shards" if every else ", ".join(shards[:5]), to))
+    action.record("{} to {}".format("all shards" if every else shortlist(shards), to))
     return _move(action, roots, to, application.shown_intervals)
 
 
@@ -265,6 +265,8 @@ def _unread_since(action: Action, row: Lease, hold: LineageHold) -> int:
 
 
 def _position(text: str) -> Position:
+    if not text:
+        raise ConfigurationError("A reset cannot go to an empty text.", remedy=TARGETS)
     if text.startswith(_SEQUENCE):
         position = Position.parse(text[len(_SEQUENCE) :])
         if position.kind is not Kind.AFTER_SEQUENCE_NUMBER:

@@ -15,12 +15,12 @@ from shardbatch.run.settle import roll_forward
 def set_aside(action: Action, batch_id: str) -> tuple[Done, ...]:
     """Decide a frozen or parked batch as committed without output: its checkpoints move, no reader sees its records.
 
-    Slices and manifest are kept until the batch is replayed or dropped by name. A batch whose owner is at work is left,
-    unless by force; its commit fails then and changes nothing. Called again, it moves the checkpoints that a call
-    before it did not. Without a scope the batch is looked for wherever it may be.
+    Slices and manifest are kept until the batch is replayed or dropped by name. A batch whose owner is at work, or
+    may be because Airflow does not say, is left, unless by force; that owner's commit fails then and changes nothing.
+    Called again, it moves the checkpoints that a call before it did not. Without a scope the batch is looked for
+    wherever it may be.
 
     :raises ConfigurationError: if application or batch is not there, or the reason is empty.
-    :raises OwnerUnknown: if it is unknown whether the owner has finished, unless by force; nothing was changed.
     """
     action, batch = action.at_batch(batch_id)
     if _stays(action, batch) is None:
@@ -32,11 +32,10 @@ def set_aside(action: Action, batch_id: str) -> tuple[Done, ...]:
 
 
 def at_work(action: Action, batch: Batch) -> Stays | None:
-    """Why an undecided batch is left to its owner, if that is known to be at work."""
-    if not action.at_work(batch.owner):
-        return None
-    why = "its owner is at work on it; end that run, or {}: then its commit fails and changes nothing"
-    return Stays(why.format(FORCE))
+    """Why an undecided batch is left to its owner: that is at work, or it is unknown whether it is over."""
+    working = f"its owner is at work on it; end that run, or {FORCE}: then its commit fails and changes nothing"
+    why = action.left_to(batch.owner, working)
+    return Stays(why) if why else None
 
 
 def _stays(action: Action, batch: Batch) -> Stays | None:
@@ -69,4 +68,4 @@ def move_on(action: Action, batch: Batch) -> None:
     """L5, for a batch without output whose roots are told. An interval's side leases have served (L13)."""
     for moved in roll_forward(action, batch, action.leases(batch_id=batch.batch_id)):
         if action.scope:
-            action.store.delete(moved)
+            action.store.delete(moved)  # one that moves on meanwhile may stay: nothing reads it

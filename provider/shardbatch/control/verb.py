@@ -129,12 +129,12 @@ class Verb:
         :param reason: why; needed unless this is a preview.
         :param scope: that of an interval run, default: the live application.
         :param dry_run: only report what would be done (default).
-        :param liveness: says whether an owner has finished; default: this cannot be asked.
+        :param liveness: says whether an owner has finished, asked once for each; default: this cannot be asked.
         :param force: act also on what has an owner at work, default no.
         :param landing: reaches staging and output roots; default: they are not available.
         :param clock: default: this machine's.
         """
-        from shardbatch.control.action import Action
+        from shardbatch.control.action import Action, asked_once
         from shardbatch.core.ports import SYSTEM_CLOCK
 
         assert self.use_case is not None, self.name
@@ -147,7 +147,7 @@ class Verb:
             actor=actor,
             reason=reason,
             dry_run=dry_run,
-            liveness=liveness,
+            liveness=None if liveness is None else asked_once(liveness),
             force=force,
             landing=landing,
         )

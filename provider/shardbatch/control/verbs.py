@@ -31,7 +31,7 @@ def names(given: str | Sequence[str]) -> list[str]:
 def _target(given: Any) -> Position | None:
     from shardbatch.control.reset import target_of
 
-    return target_of(given) if given else None
+    return None if given is None else target_of(given)  # a template may have left an empty text
 
 
 ONE_BATCH = Argument("batch_id", "--batch", "The batch, as 'batches' shows it", required=True)

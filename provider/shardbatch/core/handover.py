@@ -14,9 +14,12 @@ this file. The rules:
 
 * A word that a receiver does not know is passed over, and one that is missing is empty. So adding a word that an older
   receiver may do without leaves the version as it is.
-* Any other change raises :data:`VERSION`, which then is a word itself: ``version``. Words without it have version 1,
+* Any other change raises :data:`VERSION`, which then is a word itself: ``handover``. Words without it have version 1,
   which is the one that has no such word, so that jobs of any age can read what version 1 hands over.
 * A receiver reads every version up to its own. It refuses a later one before it does anything (:func:`decode`).
+* Every version has the word ``manifest``. Where it is missing, nothing is handed over, whatever else stands there.
+* An image or a shell may have variables of its own that begin with ``SHARDBATCH_``. So no word is called ``version``,
+  ``home`` or the like, and none but ``schemes``, which people set for a cluster, has a meaning without ``manifest``.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ VARIABLE = "SHARDBATCH_"
 SETTING = "spark.shardbatch."
 
 #: Every word that a receiver looks for. ``schemes`` is given by the person who knows the cluster, never by Airflow.
-NAMES = ("manifest", "attempt", "digest", "work", "token", "schemes", "batch", "version")
+NAMES = ("manifest", "attempt", "digest", "work", "token", "schemes", "batch", "handover")
 
 #: The label of Kubernetes' driver and executors that has the batch's id.
 LABEL = "shardbatch-batch"
@@ -71,7 +74,7 @@ def words(*, manifest: str, attempt: str, digest: str, work: str, token: str) ->
     """The words of a handover, from texts or from templates of texts."""
     found = {"manifest": manifest, "attempt": attempt, "digest": digest, "work": work, "token": token}
     if VERSION > 1:
-        found["version"] = str(VERSION)
+        found["handover"] = str(VERSION)
     return found
 
 
@@ -93,7 +96,7 @@ def decode(found: Mapping[str, Any]) -> WorkOrder:
     :raises ConfigurationError: if there is no manifest, the attempt is not a number from 1 on, or schemes cannot be
         read.
     """
-    require_version(found)
+    _require_version(found)
     if not found.get("manifest"):
         raise ConfigurationError(
             "No manifest was given to this application.",
@@ -111,12 +114,8 @@ def decode(found: Mapping[str, Any]) -> WorkOrder:
     )
 
 
-def require_version(found: Mapping[str, Any]) -> None:
-    """See that this code reads the version of some words.
-
-    :raises UnsupportedSchema: if it does not.
-    """
-    text = str(found.get("version") or 1)
+def _require_version(found: Mapping[str, Any]) -> None:
+    text = str(found.get("handover") or 1)
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= VERSION):
         raise UnsupportedSchema(
             f"What Airflow hands over to this application has version {text}; the shardbatch on this cluster reads "

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from shardbatch.core.shortlist import shortlist
+
 
 @dataclass(frozen=True)
 class KeyRange:
@@ -100,5 +102,5 @@ def generations(parents: Mapping[str, Iterable[str]]) -> dict[str, int]:
                 depth[child] = max(depth[p] + 1 for p in parents[child] if p in depth)
                 ready.append(child)
     if len(depth) < len(parents):
-        raise ValueError(f"a lineage must not run in a circle: {sorted(set(parents) - set(depth))[:4]}")
+        raise ValueError(f"a lineage must not run in a circle: {shortlist(sorted(set(parents) - set(depth)))}")
     return depth

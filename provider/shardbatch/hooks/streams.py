@@ -7,9 +7,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
+from shardbatch.hooks.renamed import moved
+
 if TYPE_CHECKING:
     from shardbatch.core.ports import Source
     from shardbatch.core.position import Position
+
+__getattr__ = moved(__name__)
 
 
 class Stream(Protocol):

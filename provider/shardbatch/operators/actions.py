@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shardbatch.errors import ConfigurationError, VerbRefused
+from shardbatch.core.shortlist import shortlist
+from shardbatch.errors import ConfigurationError, OwnerUnknown, VerbRefused
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import Stream
@@ -25,11 +26,23 @@ if TYPE_CHECKING:
 _FLAGS = {"true": True, "false": False}
 
 
+def flag_of(name: str, value: bool | str) -> bool:
+    """The value of an argument that is a switch, also if a template made a text of it.
+
+    :raises ConfigurationError: for another text.
+    """
+    flag = _FLAGS.get(str(value).lower())
+    if flag is None:
+        raise ConfigurationError(f"{name}={value!r} is not known.", remedy="It is true or false.")
+    return flag
+
+
 class ActionOperator(RendersOnce):
     """The base of all actions.
 
-    Its output is a small dictionary: ``verb``, ``preview``, ``counts`` of results, the first ``rows``, and the rows
-    that were ``left``, each with the reason.
+    Its output is a small dictionary: ``verb``, ``preview``, ``counts`` of results, the first ``rows``, and the first of
+    those that were ``left``, each with the reason. ``unknown`` counts those that were left because Airflow did not say
+    whether their owner has finished: then the task is tried again.
 
     :param app_name: the application, templated.
     :param stream: the stream that the application reads; the action does not call the stream.
@@ -76,9 +89,7 @@ class ActionOperator(RendersOnce):
     def execute(self, context: Context) -> dict[str, Any]:
         """Act, or report what would be done."""
         with final_errors():
-            preview = _FLAGS.get(str(self.preview).lower())
-            if preview is None:
-                raise ConfigurationError(f"preview={self.preview!r} is not known.", remedy="It is true or false.")
+            preview = flag_of("preview", self.preview)
             answer = self.actions().perform(
                 self.verb,
                 context,
@@ -89,8 +100,10 @@ class ActionOperator(RendersOnce):
             )
             if answer["left"] and not preview:
                 context["ti"].xcom_push(key="return_value", value=answer)
-                said = "; ".join(f"{name}: {why}" for name, why in answer["left"].items())
-                raise VerbRefused(f"{self.verb} left something as it was: {said}.")
+                rows = [f"{name}: {why}" for name, why in answer["left"].items()]
+                said = shortlist(rows, most=len(rows), between="; ", total=answer["counts"]["left"])
+                refused = OwnerUnknown if answer["unknown"] else VerbRefused
+                raise refused(f"{self.verb} left something as it was: {said}.")
         return answer
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, BaseOperator
 
 from shardbatch.core.owner import Mode
-from shardbatch.core.shortlist import shortlist
+from shardbatch.core.shortlist import shortened, shortlist
 from shardbatch.core.start import Work
 from shardbatch.errors import GapFound, ShardbatchError, ShardsFailed, WorkFailed
 from shardbatch.hooks.renamed import renamed
@@ -148,16 +148,17 @@ class CommitOperator(Step):
         problems = []
         errors, failed = self._shard_errors(ti)
         if failed:
-            named = "; ".join(f"{shard}: {text}" for shard, text in sorted(errors.items()))
+            each = [f"{shard}: {text}" for shard, text in sorted(errors.items())]
+            named = shortlist(each, most=len(each), between="; ", total=failed)
             problems.append(
-                {"kind": "shards", "text": f"{failed} shards could not be read: {named}."[:LONGEST_PROBLEM]}
+                {"kind": "shards", "text": shortened(f"{failed} shards could not be read: {named}.", LONGEST_PROBLEM)}
             )
         waiting = ti.xcom_pull(task_ids=self.freeze_task, key="waiting") or {"count": 0, "shards": []}
         if waiting["count"]:
-            named = ", ".join(waiting["shards"])
+            named = shortlist(waiting["shards"], most=len(waiting["shards"]), total=waiting["count"])
             text = f"Records of {waiting['count']} shards expired unread; "
             text += f"the rest of these shards waits for accept-gap: {named}."
-            problems.append({"kind": "gap", "text": text[:LONGEST_PROBLEM]})
+            problems.append({"kind": "gap", "text": shortened(text, LONGEST_PROBLEM)})
         for problem in problems:
             self.log.warning("%s", problem["text"])
         return problems

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from shardbatch.core.shortlist import shortened
 from shardbatch.errors import ShardbatchError
 from shardbatch.masking import masked
 
@@ -55,5 +56,5 @@ def _cause(error: BaseException) -> str:
     words = masked(" ".join(str(cause).split()))
     if words and words in told:
         return ""
-    shown = words if len(words) <= LONGEST_CAUSE else f"{words[:LONGEST_CAUSE]}…"
+    shown = shortened(words, LONGEST_CAUSE)
     return f" (Caused by {type(cause).__name__}{': ' if shown else ''}{shown})"

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.limits import time_to_read
+from shardbatch.core.shortlist import shortened
 from shardbatch.operators.rendering import as_text
 from shardbatch.operators.step import Step
 
@@ -70,7 +71,9 @@ class ReadOperator(Step):
             "lost": landed.lost,
             "seconds": landed.seconds,
             "failed": len(landed.errors),
-            "errors": {shard: text[:LONGEST_ERROR] for shard, text in sorted(landed.errors.items())[:NAMED_ERRORS]},
+            "errors": {
+                shard: shortened(text, LONGEST_ERROR) for shard, text in sorted(landed.errors.items())[:NAMED_ERRORS]
+            },
         }
 
     def _seconds(self, context: Context) -> float:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import DagRunTriggerException
@@ -12,6 +13,7 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.settings import chosen_leases
 from shardbatch.hooks.streams import Stream
+from shardbatch.operators.actions import flag_of
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
 from shardbatch.tasks.replay import order_replay
@@ -38,11 +40,13 @@ class ReplayBatchOperator(RendersOnce):
     :param target_group_id: its StreamBatch group, templated; default: that of the batch's owner.
     :param wait_for_completion: whether to wait until the run has ended, and fail if it failed; default no.
     :param poke_interval: seconds between two looks while waiting, default 30.
+    :param preview: only report what would be done, default no; templated: ``true`` or ``false``. The output is then a
+        small dictionary as that of the other actions: ``rows`` has the run.
     :raises ConfigurationError: without a lease store.
     """
 
     template_fields: Sequence[str] = (
-        *("app_name", "stream", "batch_id", "reason", "leases", "target_dag_id", "target_group_id"),
+        *("app_name", "stream", "batch_id", "reason", "leases", "target_dag_id", "target_group_id", "preview"),
     )
     ui_color = "#ece4f7"
 
@@ -58,6 +62,7 @@ class ReplayBatchOperator(RendersOnce):
         target_group_id: str | None = None,
         wait_for_completion: bool = False,
         poke_interval: int = 30,
+        preview: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -70,18 +75,30 @@ class ReplayBatchOperator(RendersOnce):
         self.target_group_id = target_group_id
         self.wait_for_completion = wait_for_completion
         self.poke_interval = poke_interval
+        self.preview = preview
         try:
             chosen_leases(leases)
         except ConfigurationError as error:
             raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
 
-    def execute(self, context: Context) -> None:
-        """Start the run.
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Start the run, or report which one would be started.
 
         :raises DagRunTriggerException: which tells Airflow to start it.
         """
         with final_errors():
-            planned, note = self._order(context)
+            preview = flag_of("preview", self.preview)
+            planned, note = self._order(context, preview=preview)
+        if preview:
+            self.log.info("Run %s of DAG %s would replay batch %s.", planned.run_id, planned.dag_id, planned.batch_id)
+            return {
+                "verb": "replay",
+                "preview": True,
+                "counts": {planned.result: 1},
+                "unknown": 0,
+                "left": {},
+                "rows": [asdict(planned)],
+            }
         self.log.info("Starting run %s of DAG %s: %s", planned.run_id, planned.dag_id, note)
         raise DagRunTriggerException(
             trigger_dag_id=planned.dag_id,
@@ -98,7 +115,7 @@ class ReplayBatchOperator(RendersOnce):
             note=note,
         )
 
-    def _order(self, context: Context) -> tuple[ReplayRun, str]:
+    def _order(self, context: Context, *, preview: bool) -> tuple[ReplayRun, str]:
         return order_replay(
             chosen_leases(self.leases),
             self.app_name,
@@ -106,6 +123,7 @@ class ReplayBatchOperator(RendersOnce):
             self.batch_id,
             ti=context["ti"],
             reason=self.reason,
+            preview=preview,
             dag_id=self.target_dag_id,
             group_id=self.target_group_id,
         )

@@ -35,6 +35,8 @@ from shardbatch.run.watch import abandoned, described, stood_still, untaken, wai
 
 #: How often a claim looks again when others take what it chose just before it does.
 MOST_LOOKS = 4
+#: Shards of others of which a claim logs each.
+MOST_HELD = 20
 
 
 class Outcome(StrEnum):
@@ -128,30 +130,38 @@ def unfinished(consumer: Consumer, me: str, verdicts: Verdicts, stamped: Stamped
     """The batch that this run has to finish before it reads new records, if there is one."""
     frozen = [batch for batch in stamped.values() if batch is not None and batch.state is BatchState.FROZEN]
     for batch in sorted(frozen, key=lambda item: item.batch_id):
-        if batch.owner == me:
-            if _parked(consumer, batch):
-                raise BatchParked(f"Batch {batch.batch_id} of this run is {_note(batch)}.")
-            require_batch_here(consumer, batch)
-            consumer.say(f"This run goes on with its own batch {batch.batch_id}.")
-            return Claim(Outcome.OWN_BATCH, batch_id=batch.batch_id)
+        if batch.owner == me and (held := _own(consumer, me, _after_policy(consumer, batch))):
+            return held
     own = [batch for batch in consumer.batches_of(me) if batch.state is not BatchState.VOID]
-    if own and own[-1].state is BatchState.COMMITTED:
-        consumer.say(f"This run has committed batch {own[-1].batch_id}: a replay, no new records.")
-        return Claim(Outcome.REPLAY, batch_id=own[-1].batch_id)
-    if own and own[-1].state is BatchState.PARKED:
-        raise BatchParked(f"Batch {own[-1].batch_id} of this run is parked: {own[-1].note}.")
+    if own and own[-1].state is not BatchState.FROZEN and (held := _own(consumer, me, own[-1])):
+        return held
     for batch in sorted(frozen, key=lambda item: item.batch_id):
-        if batch.owner == me or verdicts(batch.owner) is not Verdict.OVER or _parked(consumer, batch):
+        if batch.owner == me or verdicts(batch.owner) is not Verdict.OVER:
             continue
-        if adopted := _adopt_over(consumer, me, batch):
+        current = _after_policy(consumer, batch)
+        if current is not None and (adopted := _adopt_over(consumer, me, current, batch.owner)):
             return adopted
     return None
 
 
-def _adopt_over(consumer: Consumer, me: str, batch: Batch) -> Claim | None:
+def _own(consumer: Consumer, me: str, batch: Batch | None) -> Claim | None:
+    """What a run does about a batch that it froze; nothing if that is void, or another's by now."""
+    if batch is None or batch.owner != me or batch.state is BatchState.VOID:
+        return None
+    if batch.state is BatchState.PARKED:
+        raise BatchParked(f"Batch {batch.batch_id} of this run waits for a person: {batch.note}.")
+    if batch.state is BatchState.COMMITTED:
+        consumer.say(f"This run has committed batch {batch.batch_id}: a replay, no new records.")
+        return Claim(Outcome.REPLAY, batch_id=batch.batch_id)
+    require_batch_here(consumer, batch)
+    consumer.say(f"This run goes on with its own batch {batch.batch_id}.")
+    return Claim(Outcome.OWN_BATCH, batch_id=batch.batch_id)
+
+
+def _adopt_over(consumer: Consumer, me: str, batch: Batch, over: str) -> Claim | None:
     """Adopt a batch of a run that has finished, even while a task that it left behind still updates the batch's row."""
     current: Batch | None = batch
-    while current is not None and current.state is BatchState.FROZEN and current.owner == batch.owner:
+    while current is not None and current.state is BatchState.FROZEN and current.owner == over:
         if adopted := _adopt(consumer, me, current):
             return adopted
         current = consumer.batch(batch.batch_id)
@@ -183,23 +193,38 @@ def _adopt_gone(
     frozen = [batch for batch in stamped.values() if batch is not None and batch.state is BatchState.FROZEN]
     gone = [batch for batch in frozen if verdicts(batch.owner) is Verdict.GONE]
     for batch in abandoned(consumer, gone, application, all_of_them=nothing_else, looks=looks):
-        if not _parked(consumer, batch) and (adopted := _adopt(consumer, me, batch)):
+        if _is_due(consumer, batch):
+            _park(consumer, batch)  # if that is lost, its row has shown life
+        elif adopted := _adopt(consumer, me, batch):
             return adopted
     return None
 
 
-def _parked(consumer: Consumer, batch: Batch) -> bool:
+def _is_due(consumer: Consumer, batch: Batch) -> bool:
+    """Whether a batch has had the attempts after which it waits for a person (PROTOCOL B5)."""
     limit = consumer.policies.max_attempts
-    if limit is None or batch.attempt - batch.unparked < limit:
-        return False
-    note = _note(batch)
-    if consumer.store.replace(batch, batches.park(batch, note)):
-        consumer.warn(f"Batch {batch.batch_id} is {note}. {BatchParked.remedy}")
-    return True
+    return limit is not None and batch.attempt - batch.unparked >= limit
 
 
-def _note(batch: Batch) -> str:
-    return f"parked by policy after {batch.attempt - batch.unparked} attempts"
+def _park(consumer: Consumer, batch: Batch) -> Batch | None:
+    """The row of a batch that is parked now; ``None`` if another has written it."""
+    note = f"parked by policy after {batch.attempt - batch.unparked} attempts"
+    parked = batches.park(batch, note)
+    if not consumer.store.replace(batch, parked):
+        return None
+    consumer.warn(f"Batch {batch.batch_id} is {note}. {BatchParked.remedy}")
+    return parked
+
+
+def _after_policy(consumer: Consumer, batch: Batch) -> Batch | None:
+    """The row of a frozen batch once it is parked if it is due; ``None`` if it is gone. What others write meanwhile is
+    looked at anew: a sign of life leaves it due, a person may have resumed it."""
+    current: Batch | None = batch
+    while current is not None and current.state is BatchState.FROZEN and current.owner == batch.owner:
+        if not _is_due(consumer, current):
+            return current
+        current = _park(consumer, current) or consumer.batch(batch.batch_id)
+    return current
 
 
 def _plan(
@@ -293,14 +318,16 @@ def _nothing(consumer: Consumer, found: Plan, stamped: Stamped) -> Claim:
         return Claim(Outcome.NOTHING)
     held = tuple(described(consumer, lease, stamped) for lease in found.held)
     held += tuple(f"{lease.shard_id} went to another run just now" for lease in found.takeable)
-    for line in held[:20]:
+    for line in held[:MOST_HELD]:
         consumer.say(f"Held: {line}")
+    if len(held) > MOST_HELD:
+        consumer.say(f"Held: {len(held) - MOST_HELD} more shards.")
     waited = waiting_ms(consumer, found.held)
     stuck_after_ms = consumer.options.stuck_after.total_seconds() * 1000
     if waited is not None and waited > stuck_after_ms:
         raise Starving(
             "All {} open shards of {} are held by others and records have waited for {:.0f} s: {}.".format(
-                len(held), consumer.namespace, waited / 1000, "; ".join(held[:3])
+                len(held), consumer.namespace, waited / 1000, shortlist(held, most=3, between="; ")
             )
         )
     return Claim(Outcome.HELD, held=held)

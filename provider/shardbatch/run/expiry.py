@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from shardbatch.core.application import Application
 from shardbatch.core.expiry import Kept, all_read, kept_by, kept_today, unread_since
 from shardbatch.core.lease import Lease
+from shardbatch.core.shortlist import shortlist
 from shardbatch.run.consumer import Consumer
 
 #: A shard is told of once less than this part of the retention is left to it.
 LITTLE = 0.25
-#: Shards that a warning names.
-NAMED = 5
 
 
 def ask_kept(consumer: Consumer) -> Kept:
@@ -35,12 +34,11 @@ def warn_of_expiry(consumer: Consumer, application: Application, rows: Sequence[
             left[lease.shard_id] = max(0, expires - now)
     if not left:
         return
-    first = sorted(left, key=lambda shard_id: (left[shard_id], shard_id))[:NAMED]
+    first = sorted(left, key=lambda shard_id: (left[shard_id], shard_id))
     consumer.warn(
-        "Unread records of {} shards may expire soon, at the earliest in: {}{}. Read more in a run, run more often, or "
+        "Unread records of {} shards may expire soon, at the earliest in: {}. Read more in a run, run more often, or "
         "raise the stream's retention.".format(
             len(left),
-            ", ".join(f"{left[shard_id] / 3_600_000:.1f} h ({shard_id})" for shard_id in first),
-            ", …" if len(left) > NAMED else "",
+            shortlist([f"{left[shard_id] / 3_600_000:.1f} h ({shard_id})" for shard_id in first]),
         )
     )

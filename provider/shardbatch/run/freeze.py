@@ -18,7 +18,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.planner import complete_lineage
 from shardbatch.core.policies import GapPolicy
 from shardbatch.core.shard import generations
-from shardbatch.core.shortlist import shortlist
+from shardbatch.core.shortlist import shortened, shortlist
 from shardbatch.core.waiting import NO_WAITING
 from shardbatch.errors import GapFound, LeaseLost, ManifestChanged, SourceError
 from shardbatch.run.attempt import (
@@ -265,7 +265,7 @@ def _accepted(collected: list[Lease]) -> str | None:
     """The reasons that people gave when they accepted the gaps of this batch."""
     gaps = [(lease.shard_id, gap) for lease in collected if lease.pending for gap in lease.pending.gaps]
     said = [f"gap of {shard_id}: {gap.accepted}" for shard_id, gap in gaps if gap.accepted]
-    return "; ".join(said)[:LONGEST_NOTE] or None
+    return shortened("; ".join(said), LONGEST_NOTE) or None
 
 
 def _manifest(consumer: Consumer, me: str, batch_id: str, collected: list[Lease], now_ms: int) -> Manifest:

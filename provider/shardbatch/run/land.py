@@ -13,6 +13,7 @@ from shardbatch.core.batch import BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ShardErrors
+from shardbatch.core.shortlist import shortened
 from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
 from shardbatch.core.stop import Stop
 from shardbatch.core.waiting import NO_WAITING, Waiting
@@ -100,8 +101,7 @@ class _Task:
                 f"The time for reading is over, by {limit}: one more answer of each shard is read, no more."
             )
         with self.renewal.running():
-            longest_wait = WAIT_PART * longest_ms(self.consumer.source.capabilities) / 1000
-            turns = Turns(clock, limits.concurrency, self.deadline, longest_wait)
+            turns = Turns(clock, limits.concurrency, self.deadline, self._longest_wait)
             turns.run([self._begin(lease) for lease in mine], self._finished, self.stop.set)
         self.landed.seconds = round(clock.monotonic() - self.started, 3)
         return self.landed
@@ -135,6 +135,9 @@ class _Task:
             self.children.enrol,
         )
         return (yield from read_shard(read))
+
+    def _longest_wait(self) -> float:
+        return WAIT_PART * longest_ms(self.consumer.source.capabilities) / 1000
 
     def _waited(self, waiting: Waiting) -> None:
         with self.lock:
@@ -199,7 +202,7 @@ class _Task:
         """Note that a shard could not be read, or that its records could not be landed. The latter fails the task under
         every policy. If the task has to fail, the other shards stop and land what they have."""
         self.first_error = self.first_error or error
-        self.landed.errors[held.shard_id] = named(error)[:SHORT]
+        self.landed.errors[held.shard_id] = shortened(named(error), SHORT)
         done = "noted on its lease" if isinstance(error, StoreError) else "read"
         if isinstance(error, StagingError):
             self.unlanded = self.unlanded or error

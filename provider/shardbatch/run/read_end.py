@@ -89,6 +89,13 @@ class ReadEnd:
         over = self._clock.monotonic() >= self._budget.deadline
         return Stop.STANDSTILL if self._idle.still and not over else self._budget.timed_by
 
+    def after_turns(self) -> bool:
+        """Whether to stop before the next answer, since the time was over while others had their turn."""
+        if not self.late():
+            return False
+        self.stop = Stop.TURN if self._interval is None else self._too_late()  # an interval ends for no turn of others
+        return True
+
     def late(self) -> bool:
         """Whether the time is over. An interval, which has no other end, also stops if its place does not move."""
         over = self._clock.monotonic() >= self._budget.deadline

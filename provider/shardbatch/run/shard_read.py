@@ -153,24 +153,26 @@ def read_shard(read: ShardRead) -> Pages:
     row = read.held.row
     lease, begun = (row, None) if row.pending is None else (leases.beyond(row), row.pending)
     writer = read.consumer.landing.slice(lease.namespace, lease.shard_id, lease.checkpoint)
-    tally = _Tally(lease, read)
+    tally: _Tally | None = None
     try:
+        tally = _Tally(lease, read)
         yield from _pages(read, tally, writer)
         lost = read.held.lost
         if not lost:
             tally.end.require_answer(read.consumer.source.words.busy)
             if tally.end.cut is not None and tally.next == lease.checkpoint and tally.nothing_told:
                 raise tally.end.cut
+        read.held.stop = Stop.LOST if lost else _stop_of(read, tally)
+        _tell_end(read, tally, read.held.stop)
+        landed = None if lost else _slice(tally, writer)
     except BaseException:
-        read.waited(tally.waiting)
+        if tally is not None:
+            read.waited(tally.waiting)
         writer.abandon()
         raise
-    read.held.stop = Stop.LOST if lost else _stop_of(read, tally)
-    _tell_end(read, tally, read.held.stop)
-    if lost:
+    if landed is None:
         writer.abandon()
         return None
-    landed = _slice(tally, writer)
     _tell_oddities(read, landed)
     read.held.cut = tally.end.cut
     if landed.empty or tally.came_no_further(landed):
@@ -269,8 +271,7 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
         if (yield):
             writer.rest()
             yield
-        if tally.end.late():
-            tally.end.stop = Stop.TURN
+        if tally.end.after_turns():
             return
 
 

@@ -49,8 +49,9 @@ class Turns:
     most do, leaves its share to the rest, and a large one goes on after they have had their turn.
     """
 
-    def __init__(self, clock: Clock, concurrency: int, deadline: float, longest_wait: float) -> None:
-        """:param longest_wait: seconds within which a shard that waits has its next turn, or it has to begin anew."""
+    def __init__(self, clock: Clock, concurrency: int, deadline: float, longest_wait: Callable[[], float]) -> None:
+        """:param longest_wait: seconds within which a shard that waits has its next turn, or it has to begin anew. It
+        is called once a shard has been read and others wait; what it raises is the error of that shard."""
         self._longest_wait = longest_wait
         self._clock = clock
         self._concurrency = concurrency
@@ -78,9 +79,9 @@ class Turns:
 
     def _start(self, pool: Executor) -> None:
         while self._waiting and len(self._running) < self._concurrency:
-            share = self._share()
+            part = self._part()
             reading = self._waiting.popleft()
-            self._running[pool.submit(self._turn, reading, share)] = reading
+            self._running[pool.submit(self._turn, reading, part)] = reading
 
     def _collect(self, finished: Finished) -> None:
         done, _ = wait(self._running, return_when=FIRST_COMPLETED)
@@ -89,19 +90,24 @@ class Turns:
             goes_on = error is None and not future.result()
             self._waiting.extend([reading] if goes_on else finished(reading, error))
 
-    def _share(self) -> float:
-        left = min(self._deadline - self._clock.monotonic(), self._longest_wait)
-        return left * self._concurrency / (len(self._waiting) + len(self._running))
+    def _part(self) -> float:
+        """A shard's equal part of the time that all of them have."""
+        return self._concurrency / (len(self._waiting) + len(self._running))
 
-    def _turn(self, reading: Reading, share: float) -> bool:
-        """Read on until the shard is done, or its share is used up while others wait; returns whether it is done."""
-        over = self._clock.monotonic() + share
+    def _turn(self, reading: Reading, part: float) -> bool:
+        """Read on until the shard is done, or its part of the time is used up while others wait; returns whether it is
+        done."""
+        began = self._clock.monotonic()
         try:
             while True:
                 next(reading.pages)
-                if self._waiting and self._clock.monotonic() >= over:
+                if self._waiting and self._clock.monotonic() >= began + part * self._left(began):
                     reading.pages.send(True)
                     return False
         except StopIteration as done:
             reading.landed = done.value
             return True
+
+    def _left(self, began: float) -> float:
+        """Seconds that the shards of a task share from a moment on."""
+        return min(self._deadline - began, self._longest_wait())

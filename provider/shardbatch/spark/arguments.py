@@ -25,7 +25,8 @@ def find_order(
     """The caller's arguments. Missing ones come from the first place that names a manifest, and names the same one.
 
     Places: environment (``SHARDBATCH_MANIFEST``, …), Spark's configuration (``spark.shardbatch.manifest``, …), command
-    line (``--shardbatch-manifest``, …). ``schemes`` are looked for in all of them.
+    line (``--shardbatch-manifest``, …). ``schemes`` are looked for in all of them. A place that names no manifest hands
+    nothing over, so its version does not matter.
 
     :raises ConfigurationError: if there is no manifest or no attempt, or an attempt that is not a number from 1 on.
     :raises UnsupportedSchema: if a later version of shardbatch has handed over.
@@ -37,8 +38,6 @@ def find_order(
         handover.of_arguments(sys.argv[1:] if argv is None else argv),
     ]
     for place in places:
-        if not told.get("manifest"):
-            handover.require_version(place)  # a later version may have another word for the manifest
         if place.get("manifest") and told.get("manifest", place["manifest"]) == place["manifest"]:
             told = {**place, **told}
             break

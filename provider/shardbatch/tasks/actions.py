@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.hooks.leases import Leases
@@ -107,13 +106,13 @@ def act(
     """Do what a verb does, or only say it, with what it needs beside the rows: what it refuses, it refuses here for
     tasks and for the command line alike.
 
-    :param liveness: says whether an owner is over; asked once for each.
+    :param liveness: says whether an owner is over.
     :param staging: opened for a verb that reaches staging.
     :param chosen: what the use-case takes.
     """
     needs: dict[str, Any] = {}
     if verb.asks:
-        needs["liveness"] = cache(liveness)  # many leases have the same owner
+        needs["liveness"] = liveness
     if verb.staging:
         needs["landing"] = None if staging is None else staging.open()
     if verb.places:
@@ -138,6 +137,7 @@ def _answer(verb: str, found: Sequence[Done], preview: bool) -> dict[str, Any]:
         "verb": verb,
         "preview": preview,
         "counts": dict(Counter(item.result for item in found)),
+        "unknown": sum(item.unknown for item in left),
         "left": {item.name: item.why for item in left[:NAMED]},
         "rows": [asdict(item) for item in found[:NAMED]],
     }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from shardbatch import (
     KinesisStream,
     ParkBatchOperator,
     ReleaseOperator,
+    ReplayBatchOperator,
     ResetOperator,
     SetAsideBatchOperator,
     SQLLeases,
@@ -30,13 +32,14 @@ from shardbatch import (
     UnparkBatchOperator,
 )
 from shardbatch.control.verbs import VERBS
+from shardbatch.core.batch import BatchState
 from shardbatch.core.rows import TABLES
 from shardbatch.errors import OwnerUnknown
 from shardbatch.stores.sql import SQLStore
 from tests.support.actions import run
 from tests.support.metadata import Metadata
 from tests.unit.cli.caller import call
-from tests.unit.cli.rows import NAMESPACE, OTHER, OWNER, filled
+from tests.unit.cli.rows import NAMESPACE, OTHER, OWNER, filled, frozen_batch
 
 #: The run of the owner of the batch ``b2`` and of the lease of ``s-held``.
 DAG, RUN, TASK = "orders", "scheduled__2026-11-28T00:00:00+00:00", "orders.work"
@@ -135,13 +138,15 @@ class Ways:
         pushed: dict[str, Any] = {}
         try:
             answer = run(task, pushed)
-        except OwnerUnknown as error:  # a retry may help
-            return f"OwnerUnknown: {error}"
+        except OwnerUnknown:  # a retry may help
+            answer = pushed["return_value"]
+            assert answer["unknown"]
         except AirflowFailException as error:
             if "return_value" not in pushed:
                 return f"{type(error).__name__}: {error}"
             answer = pushed["return_value"]
             assert answer["left"]
+            assert not answer["unknown"]
         return {row["name"]: (row["result"], row["why"], row["effect"]) for row in answer["rows"]}
 
 
@@ -205,18 +210,18 @@ def test_an_owner_is_asked_for_alike(airflow: Airflow, ways: Ways, name: str, st
     for preview in (True, False):
         told = ways.command(name, words, preview=preview)
         task = ways.task(operator, given, preview=preview)
-        if isinstance(told, str):
-            assert (state, left) == ("unknown", True)
-            assert isinstance(task, str)
-            for text in (told, task):
-                assert text.startswith(f"OwnerUnknown: The leases and batches of {OWNER} were not changed.")
-                assert "--force (force=True of the operator)" in text
+        assert not isinstance(told, str)
+        assert not isinstance(task, str)
+        result, why, effect = told[row]
+        if state == "unknown" and not force:  # each way in has its own words for what did not answer
+            assert why.startswith(f"OwnerUnknown: The leases and batches of {OWNER} were not changed.")
+            assert {name: item[0] for name, item in task.items()} == {name: item[0] for name, item in told.items()}
+            assert task[row][1].startswith(f"OwnerUnknown: The leases and batches of {OWNER} were not changed.")
         else:
             assert task == told
-            result, why, effect = told[row]
-            assert (result == "left") == left
-            assert ("--force (force=True of the operator)" in why) == left
-            assert ("BY FORCE" in effect) == (force and state != "success")
+        assert (result == "left") == left
+        assert ("--force (force=True of the operator)" in why) == left
+        assert ("BY FORCE" in effect) == (force and state != "success")
         assert ways.rows("task") == ways.rows("command")
         assert (ways.rows("command") == before) == (left or preview)
 
@@ -235,8 +240,11 @@ def test_an_unknown_deployment_leaves_what_has_an_owner(
     monkeypatch.setenv("AIRFLOW__SHARDBATCH__DEPLOYMENT_ID", "")
     monkeypatch.setattr(SQLLeases, "shared", lambda self: True)
     told = ways.command("drop", ("--batch", "b2"), preview=True)
-    assert "deployment_id is not set" in told
-    assert "give --force" in told
+    assert not isinstance(told, str)
+    result, why, _ = told["b2"]
+    assert (result, why.startswith("OwnerUnknown: ")) == ("left", True)
+    assert "deployment_id is not set" in why
+    assert "give --force" in why
     assert "b2" in ways.command("drop", ("--batch", "b2", "--force"), preview=True)
 
 
@@ -252,6 +260,28 @@ REFUSED: list[tuple[str, Any, tuple[str, ...], dict[str, Any], str]] = [
     ("accept-gap", AcceptGapOperator, (), {}, "No gaps were chosen"),
     ("accept-gap", AcceptGapOperator, ("--shard", "s-free"), {"shards": ["s-free"]}, "no gap waits on it"),
     ("reset", ResetOperator, ("--all",), {"every": True}, "No position"),
+    ("reset", ResetOperator, ("--all", "--to", ""), {"every": True, "to": "{{ '' }}"}, "an empty text"),
+    (
+        "reset",
+        ResetOperator,
+        ("--all", "--to", "", "--stream-id", "orders@2"),
+        {"every": True, "to": "{{ '' }}", "stream_id": "orders@2"},
+        "an empty text",
+    ),
+    (
+        "reset",
+        ResetOperator,
+        ("--all", "--to", "TRIM_HORIZON", "--stream-id", ""),
+        {"every": True, "to": "TRIM_HORIZON", "stream_id": "{{ '' }}"},
+        "cannot begin anew on ''",
+    ),
+    (
+        "forget-root",
+        ForgetRootOperator,
+        ("--root", "/x", "--batch", ""),
+        {"root": "/x", "batch_id": "{{ '' }}"},
+        "no batch ''",
+    ),
     ("reset", ResetOperator, ("--all", "--to", "LATEST"), {"every": True, "to": "LATEST"}, "not a fixed place"),
     ("reset", ResetOperator, ("--shard", "x", "--to", "TRIM_HORIZON"), {"shards": "x", "to": "TRIM_HORIZON"}, "'x'"),
     ("forget-root", ForgetRootOperator, ("--root", "/x", "--batch", "b7"), {"root": "/x", "batch_id": "b7"}, "'b7'"),
@@ -288,6 +318,51 @@ def test_verbs_that_ask_for_no_owner_do_what_they_are_told_alike(
     told = ways.command(name, words, preview=False)
     assert ways.task(operator, given, preview=False) == told
     assert {result for result, _, _ in told.values()} == results  # type: ignore[union-attr]
+    assert ways.rows("task") == ways.rows("command")
+
+
+#: A replay that is refused, with a piece of what is said.
+NO_REPLAY = {
+    "b2": "ReplayRefused: Batch b2 is FROZEN",
+    "b7": "ConfigurationError: There is no batch 'b7'",
+    "foreign": "ConfigurationError: Batch foreign belongs to staging/orders",
+    "gone": "SlicesGone: Batch gone cannot be replayed: of its files 1 missing, the first is orders-etl/orders/",
+}
+
+
+def replayed(ways: Ways, batch_id: str, *, preview: bool) -> tuple[Any, Any]:
+    """What the command and the operator answer: the run, without its id, or the error."""
+    act = () if preview else ("--yes", "--reason", "ticket 7")
+    answer = call("replay", *WHERE, "--leases", "sql://leases_command", "--batch", batch_id, *act)
+    command: Any = json.loads(answer.out) if answer.out else answer.err.strip()
+    given = {"task_id": "verb", "app_name": "orders-etl", "stream": KinesisStream("orders"), "reason": "ticket 7"}
+    task = ReplayBatchOperator(**given, batch_id=batch_id, leases=SQLLeases("leases_task"), preview=f"{preview}")
+    try:
+        operator: Any = run(task)["rows"]
+    except AirflowFailException as error:
+        operator = f"{type(error).__name__}: {error}"
+    for found in (command, operator):
+        if isinstance(found, list):
+            found[0].pop("run_id")
+    return command, operator
+
+
+def test_a_replay_is_previewed_and_refused_alike(airflow: Airflow, ways: Ways, tmp_path: Path) -> None:
+    staging = tmp_path / "staging"
+    staging.mkdir()
+    away = staging / "orders-etl" / "orders" / "batches" / "gone" / "manifest.json"
+    for store in ways._stores.values():
+        store.create(frozen_batch("foreign", OTHER, BatchState.COMMITTED))
+        store.create(replace(frozen_batch("gone", state=BatchState.COMMITTED), manifest_uri=str(away)))
+    for batch_id, text in NO_REPLAY.items():
+        command, operator = replayed(ways, batch_id, preview=False)
+        assert operator == command
+        assert text in command
+    for batch_id, files in (("gone", "1 missing"), ("b1", "not known from here")):
+        command, operator = replayed(ways, batch_id, preview=True)
+        assert operator == command
+        assert command[0]["result"] == "would start"
+        assert command[0]["files"].startswith(files)
     assert ways.rows("task") == ways.rows("command")
 
 

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from shardbatch.control.action import TRIES, Action, Stays
+from shardbatch.control.action import TRIES, Action, Done, Stays, asked_once
 from shardbatch.control.verbs import DROP
 from shardbatch.core import batch as batches
 from shardbatch.core.application import Application
@@ -114,8 +115,8 @@ VERDICTS = {
 def test_what_an_owner_at_work_has_is_left_to_it_unless_by_force(verdict: Verdict) -> None:
     left, told, told_by_force = VERDICTS[verdict]
     asking, forced = action(liveness=saying(verdict)), action(liveness=saying(verdict), force=True)
-    assert (asking.at_work(OWNER), asking.fate(OWNER)) == (left, told)
-    assert (forced.at_work(OWNER), forced.fate(OWNER)) == (False, told_by_force)
+    assert (bool(asking.left_to(OWNER, "it is at work")), asking.fate(OWNER)) == (left, told)
+    assert (forced.left_to(OWNER, "it is at work"), forced.fate(OWNER)) == ("", told_by_force)
 
 
 def test_what_has_no_owner_is_over_and_nobody_is_asked() -> None:
@@ -125,18 +126,38 @@ def test_what_has_no_owner_is_over_and_nobody_is_asked() -> None:
 
 def test_where_nobody_can_be_asked_an_owner_is_foreign() -> None:
     assert action().verdict(OWNER) is Verdict.FOREIGN
-    assert not action().at_work(OWNER)
+    assert action().left_to(OWNER, "it is at work") == ""
 
 
-def test_a_question_that_fails_stops_the_verb_and_names_force() -> None:
-    for ask in (action(liveness=silent).at_work, action(liveness=silent).fate):
-        with pytest.raises(OwnerUnknown, match=r"were not changed\. Airflow gives no answer\. .*--force \(force=True"):
-            ask(OWNER)
+def test_where_a_question_fails_the_rows_are_left_and_the_reason_names_force() -> None:
+    asking = action(liveness=silent)
+    why = asking.left_to(OWNER, "it is at work")
+    assert re.match(r"OwnerUnknown: .* were not changed\. Airflow gives no answer\. .*--force \(force=True", why)
+    assert asking.fate(OWNER) == "whether its owner is over is unknown"
+    assert Done("batch", "b2", OWNER, "left", why).unknown
+    assert not Done("batch", "b2", OWNER, "left", "it is at work").unknown
+
+
+def test_every_owner_is_asked_about_once_whatever_comes_of_it() -> None:
+    asked: list[str] = []
+
+    def ask(owner: str) -> Verdict:
+        asked.append(owner)
+        if owner == OWNER:
+            raise OwnerUnknown("Airflow gives no answer.")
+        return Verdict.OVER
+
+    once = asked_once(ask)
+    for _ in range(3):
+        assert once("other") is Verdict.OVER
+        with pytest.raises(OwnerUnknown, match="no answer"):
+            once(OWNER)
+    assert asked == ["other", OWNER]
 
 
 def test_by_force_a_question_that_fails_stops_nothing() -> None:
     forced = action(liveness=silent, force=True)
-    assert not forced.at_work(OWNER)
+    assert forced.left_to(OWNER, "it is at work") == ""
     assert forced.fate(OWNER) == f"BY FORCE: {MAYBE}"
 
 

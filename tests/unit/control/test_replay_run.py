@@ -8,22 +8,36 @@ from typing import Any
 
 import pytest
 
-from shardbatch.control.replay_run import note_replay, plan_replay
+from shardbatch.control.replay_run import Files, note_replay, plan_replay
 from shardbatch.control.status import status
-from shardbatch.core.batch import KEPT, BatchState, Start
-from shardbatch.errors import ConfigurationError
+from shardbatch.core.batch import KEPT, Batch, BatchState, Start
+from shardbatch.errors import ConfigurationError, SlicesGone
 from shardbatch.stores.memory import MemoryStore
 from tests.unit.cli.rows import NAMESPACE, OTHER, OWNER, filled, frozen_batch
 
 
+def there(batch: Batch) -> Files:
+    return Files("all there")
+
+
 def planned(store: MemoryStore, batch_id: str = "b1", **changes: Any) -> Any:
-    return plan_replay(store, NAMESPACE, batch_id, **{"deployment": "prod", **changes})
+    return plan_replay(
+        store, NAMESPACE, batch_id, **{"deployment": "prod", "files": there, "dry_run": False, **changes}
+    )
 
 
 def test_the_run_is_one_of_the_owners_dag_and_is_told_the_batch() -> None:
     found = planned(filled())
     assert (found.dag_id, found.conf, found.records, found.owner) == ("orders", {"orders.replay": "b1"}, 4, OWNER)
     assert found.run_id.startswith("replay__b1__")
+
+
+def test_a_batch_whose_files_are_known_to_be_gone_is_only_previewed() -> None:
+    gone, unknown = (lambda batch: Files("2 missing", gone=True)), (lambda batch: Files("not known from here"))
+    assert planned(filled(), files=gone, dry_run=True).files == "2 missing"
+    with pytest.raises(SlicesGone, match="b1 cannot be replayed: of its files 2 missing"):
+        planned(filled(), files=gone)
+    assert planned(filled(), files=unknown).files == "not known from here"
 
 
 def test_a_batch_without_output_is_shown_as_such() -> None:

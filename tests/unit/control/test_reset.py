@@ -346,22 +346,64 @@ def test_a_lease_that_is_taken_meanwhile_stops_the_reset_and_all_is_given_back(r
     assert row(rig, low).checkpoint != TRIM_HORIZON
 
 
-def test_an_owner_of_whom_airflow_says_nothing_stops_it_and_all_is_given_back(rig: Rig) -> None:
-    rig.stream = ScriptedStream(shards=2)
-    rig.stream.put(*"abcdef")
+def silent(owner: str) -> Verdict:
+    raise OwnerUnknown("Airflow gives no answer.")
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_what_an_unknown_owner_has_is_left_and_nothing_is_changed(rig: Rig, dry_run: bool) -> None:
+    rig.stream = ScriptedStream(shards=3)
+    rig.claim("r1")
+    before = rig.consumer().leases()
+    found = told(reset, rig, every=True, to=TRIM_HORIZON, liveness=silent, dry_run=dry_run)
+    assert [item.name for item in found] == [row.shard_id for row in before]
+    assert all(item.unknown and "Airflow gives no answer" in item.why for item in found)
+    assert rig.consumer().leases() == before
+
+
+def test_the_preview_of_a_frozen_batch_says_that_its_owner_is_unknown(rig: Rig) -> None:
+    rig.stream.put("a")
     rig.land("r1", rig.claim("r1"))
+    rig.freeze("r1")
+    batch, lease = told(reset, rig, every=True, to=TRIM_HORIZON, liveness=silent, dry_run=True)
+    assert (batch.result, lease.unknown) == ("would drop", True)
+    assert "whether its owner is over is unknown" in batch.effect
+
+
+def test_the_note_counts_the_shards_that_it_does_not_name(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=7)
+    rig.run("r1")
+    told(reset, rig, shards=list(rig.stream.shards), to=TRIM_HORIZON)
+    assert "shardId-000000000004 and 2 more to TRIM_HORIZON" in (application(rig).last_action or "")
+
+
+def test_an_owner_of_whom_airflow_says_nothing_stops_it_and_all_is_given_back(rig: Rig) -> None:
+    _, low, high, _ = family(rig)
+
+    def overtake() -> None:
+        seen = row(rig, high)
+        assert rig.store.replace(seen, leases.take(seen, str(rig.owner("r1")), "000", 1))
+
+    store = Interrupted(rig.store, SHARD_LEASE, overtake)
+    (item,) = told(reset, rig, shards=[low, high], to=TRIM_HORIZON, store=store, liveness=silent)
+    assert (item.name, item.unknown) == (high, True)
+    assert row(rig, low).lease_owner is None
+    assert row(rig, low).checkpoint != TRIM_HORIZON
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_by_force_a_silent_airflow_is_asked_once_about_each_owner(rig: Rig, dry_run: bool) -> None:
+    rig.stream = ScriptedStream(shards=8)
+    rig.claim("r1")
     asked: list[str] = []
 
-    def liveness(owner: str) -> Verdict:
+    def ask(owner: str) -> Verdict:
         asked.append(owner)
-        if len(asked) > 3:  # twice by the preview, once for the first lease
-            raise OwnerUnknown
-        return Verdict.OVER
+        return silent(owner)
 
-    with pytest.raises(OwnerUnknown):
-        told(reset, rig, every=True, to=TRIM_HORIZON, liveness=liveness)
-    assert [found.lease_owner for found in rig.consumer().leases()] == [None, str(rig.owner("r1"))]
-    assert all(found.pending is not None for found in rig.consumer().leases())
+    found = told(reset, rig, every=True, to=TRIM_HORIZON, liveness=ask, force=True, dry_run=dry_run)
+    assert asked == [str(rig.owner("r1"))]
+    assert all("BY FORCE" in item.effect for item in found)
 
 
 def test_what_a_committed_batch_left_is_not_landed_again_when_a_reset_gives_all_back(rig: Rig) -> None:

@@ -83,7 +83,7 @@ def test_words_that_a_receiver_does_not_know_are_passed_over() -> None:
 @pytest.mark.parametrize("version", ["2", "1.1", "-1", "0", "next"])
 def test_a_version_that_is_not_known_is_refused_and_the_error_says_on_which_side_to_act(version: str) -> None:
     with pytest.raises(UnsupportedSchema, match=f"has version {version}; .* reads versions up to 1") as refused:
-        decode({**encode(WORK), "version": version})
+        decode({**encode(WORK), "handover": version})
     assert "on the cluster" in refused.value.remedy
     assert not refused.value.retryable
 
@@ -92,9 +92,9 @@ def test_a_later_version_is_named_in_every_way_and_reads_the_earlier_ones(monkey
     earlier = encode(WORK)
     monkeypatch.setattr(handover, "VERSION", 2)
     assert decode(earlier) == decode(encode(WORK)) == replace(WORK, batch_id="")
-    assert "--shardbatch-version=2" in handover.to_arguments(encode(WORK))
-    assert handover.to_environment(encode(WORK))["SHARDBATCH_VERSION"] == "2"
-    assert handover.to_configuration(WORK)["spark.shardbatch.version"] == "2"
+    assert "--shardbatch-handover=2" in handover.to_arguments(encode(WORK))
+    assert handover.to_environment(encode(WORK))["SHARDBATCH_HANDOVER"] == "2"
+    assert handover.to_configuration(WORK)["spark.shardbatch.handover"] == "2"
     later = handover.of_arguments(handover.to_arguments(encode(WORK)))
     monkeypatch.setattr(handover, "VERSION", 1)
     with pytest.raises(UnsupportedSchema, match="has version 2"):

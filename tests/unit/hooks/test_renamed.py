@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
 from typing import Any
 
@@ -126,3 +127,51 @@ def test_the_freeze_task_of_an_end_record() -> None:
 def test_both_names_at_once_are_refused(wrong: Callable[[], object]) -> None:
     with pytest.raises(ConfigurationError, match=r"which are the same\. Give (aws_conn_id|policies) only\."):
         wrong()
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "now"),
+    [
+        (ClaimOperator, "freeze", "freeze_task"),
+        (FreezeOperator, "commit", "commit_task"),
+        (CommitOperator, "freeze", "freeze_task"),
+    ],
+)
+def test_the_attribute_of_an_operator_is_set_and_read_by_its_old_name(kind: Any, before: str, now: str) -> None:
+    task = kind(task_id="t", **{now: "other"}, **APPLICATION)
+    says = rf"^{kind.__name__}\.{before} is deprecated; use {now}\.$"
+    with pytest.warns(AirflowProviderDeprecationWarning, match=says) as told:
+        setattr(task, before, "late")
+    assert [warning.filename for warning in told] == [__file__]
+    assert getattr(task, now) == "late"
+    assert before not in vars(task)
+    assert old(lambda: getattr(task, before), says) == "late"
+
+
+def test_a_frozen_object_stays_frozen_under_the_old_name() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Staging("/staging").conn_id = "x"  # type: ignore[misc]
+
+
+def test_a_mapped_operator_takes_the_old_name() -> None:
+    def mapped(**names: str) -> Any:
+        with DAG("orders", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+            CommitOperator.partial(task_id="commit", **names, **APPLICATION).expand(work=[["a"], ["b"]])
+        return DagSerialization.to_dict(dag)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        new = mapped(freeze_task="freeze")
+    with pytest.warns(
+        AirflowProviderDeprecationWarning, match="^CommitOperator: freeze= is deprecated; use freeze_task="
+    ) as told:
+        assert mapped(freeze="freeze") == new
+    assert [warning.filename for warning in told] == [__file__]
+
+
+def test_a_class_is_found_in_the_module_that_it_was_in() -> None:
+    from shardbatch.hooks import streams
+
+    assert old(lambda: streams.KinesisStream, r"use: from shardbatch import KinesisStream\.$") is KinesisStream  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="has no attribute 'Kinesis'"):
+        streams.Kinesis  # type: ignore[attr-defined]  # noqa: B018

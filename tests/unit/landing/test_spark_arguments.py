@@ -70,15 +70,15 @@ def test_schemes_are_read_from_text() -> None:
         find({"manifest": "m", "attempt": 1, "schemes": "s3"})
 
 
-LATER = {"SHARDBATCH_VERSION": "2", "SHARDBATCH_PLACE_OF_THE_BATCH": "m-later"}
+LATER = {"SHARDBATCH_HANDOVER": "2"}
 
 
 def test_what_a_later_version_hands_over_is_refused_wherever_it_would_be_taken() -> None:
     for place in (
         {"environ": {**ENVIRON, **LATER}},
-        {"environ": LATER},
-        {"conf": {**CONF, "spark.shardbatch.version": "2"}},
-        {"argv": [*ARGV, "--shardbatch-version=2"]},
+        {"given": {"manifest": "m-env"}, "environ": {**ENVIRON, **LATER}},
+        {"conf": {**CONF, "spark.shardbatch.handover": "2"}},
+        {"argv": [*ARGV, "--shardbatch-handover=2"]},
     ):
         with pytest.raises(UnsupportedSchema, match="has version 2"):
             find(**place)  # type: ignore[arg-type]
@@ -86,5 +86,16 @@ def test_what_a_later_version_hands_over_is_refused_wherever_it_would_be_taken()
 
 def test_a_later_version_in_a_place_that_is_not_asked_does_not_matter() -> None:
     assert find({"manifest": "m-conf"}, LATER, CONF) == WorkOrder("m-conf", 3, schemes={"s3": "s3a"})
-    assert find(None, ENVIRON, {**CONF, "spark.shardbatch.version": "2"}) == find(None, ENVIRON, CONF)
+    assert find(None, ENVIRON, {**CONF, "spark.shardbatch.handover": "2"}) == find(None, ENVIRON, CONF)
     assert find({"manifest": "m", "attempt": 1}, LATER) == WorkOrder("m", 1)
+    assert find(None, LATER, CONF) == find(None, {}, CONF)
+
+
+@pytest.mark.parametrize("text", ["0.1.0", "2", "latest"])
+def test_variables_of_an_image_that_happen_to_begin_alike_do_not_matter(text: str) -> None:
+    image = {"SHARDBATCH_VERSION": text, "SHARDBATCH_HOME": "/opt", "SHARDBATCH_TOKEN": "x", "SHARDBATCH_WORK": "/work"}
+    assert find(None, image, CONF) == find(None, {}, CONF)
+    assert find(None, image, {}, ARGV) == find(None, {}, {}, ARGV)
+    assert find(None, {**image, **ENVIRON}) == find(None, ENVIRON)
+    with pytest.raises(ConfigurationError, match="No manifest"):
+        find(None, image)

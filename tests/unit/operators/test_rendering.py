@@ -146,7 +146,7 @@ def test_what_a_run_brings_in_is_not_rendered_by_a_replay(monkeypatch: pytest.Mo
         task = ReplayBatchOperator(task_id="t", batch_id="{{ dag_run.conf['batch'] }}", reason="r", **ASKED)
     context: Any = context_of(task)
     task.render_template_fields(context, task.dag.get_template_env())
-    task._order(context)
+    task._order(context, preview=False)
     assert found == [SQLLeases(EVIL), EVIL, "orders", EVIL]
 
 

@@ -33,7 +33,7 @@ def leases(tmp_path: Path, connection: Callable[..., None], monkeypatch: pytest.
     return SQLLeases("leases_db")
 
 
-def execute(leases: SQLLeases, batch_id: str = "b1", run_id: str = "manual__1", **changes: Any) -> None:
+def execute(leases: SQLLeases, batch_id: str = "b1", run_id: str = "manual__1", **changes: Any) -> Any:
     arguments = {
         "task_id": "again",
         "app_name": "orders-etl",
@@ -45,7 +45,7 @@ def execute(leases: SQLLeases, batch_id: str = "b1", run_id: str = "manual__1", 
     }
     ti = SimpleNamespace(dag_id="mend", run_id=run_id, task_id="again", map_index=-1)
     context: Any = {"ti": ti}
-    ReplayBatchOperator(**arguments).execute(context)
+    return ReplayBatchOperator(**arguments).execute(context)
 
 
 def test_the_operator_starts_the_run_and_a_second_try_the_same_one(leases: SQLLeases) -> None:
@@ -72,3 +72,17 @@ def test_a_batch_that_cannot_be_replayed_fails_the_task_for_good(leases: SQLLeas
 def test_without_a_lease_store_the_dag_file_is_wrong() -> None:
     with pytest.raises(ConfigurationError, match="'again': No leases given"):
         execute(None)  # type: ignore[arg-type]
+
+
+def test_a_preview_starts_nothing_and_notes_nothing(leases: SQLLeases) -> None:
+    answer = execute(leases, preview="True")
+    assert (answer["preview"], answer["counts"]) == (True, {"would start": 1})
+    assert answer["rows"][0]["conf"] == {"orders.replay": "b1"}
+    store = leases.open()
+    assert status(store, NAMESPACE).last_action is None
+    store.close()
+
+
+def test_a_preview_that_is_neither_true_nor_false_is_refused(leases: SQLLeases) -> None:
+    with pytest.raises(AirflowFailException, match="true or false"):
+        execute(leases, preview="maybe")

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from shardbatch.core.batch import BatchState, park
+from shardbatch.core.batch import BatchState, heartbeat, park, unpark
 from shardbatch.core.policies import Policies
 from shardbatch.core.ports import Verdict
+from shardbatch.core.rows import BATCH
 from shardbatch.errors import BatchParked, OwnerUnknown, Starving
 from shardbatch.run import Claim, Frozen, Outcome
 from tests.support.passing import later
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
+from tests.support.verbs import Interrupted
 
 
 @pytest.fixture
@@ -82,6 +84,57 @@ def test_a_batch_that_failed_too_often_is_parked_and_not_adopted(rig: Rig, verdi
     assert "parked by policy after 1 attempts" in (row.note or "")
 
 
+@pytest.mark.parametrize("owner", ["r1", "r2"])
+def test_a_sign_of_life_at_that_moment_does_not_keep_a_batch_from_being_parked(rig: Rig, owner: str) -> None:
+    frozen(rig)
+    rig.over("r1")
+
+    def lives() -> None:
+        (row,) = rig.batches()
+        assert rig.store.replace(row, heartbeat(row, rig.time.now_ms(), None))
+
+    store = Interrupted(rig.store, BATCH, lives)
+    policies = Policies(max_attempts=1)
+    if owner == "r1":
+        with pytest.raises(BatchParked, match="parked by policy after 1 attempts"):
+            rig.claim(owner, store=store, policies=policies)
+    else:
+        assert rig.claim(owner, store=store, policies=policies).outcome is Outcome.HELD
+    (row,) = rig.batches()
+    assert row.state is BatchState.PARKED
+
+
+def test_a_batch_that_a_person_resumes_at_that_moment_is_worked_on(rig: Rig) -> None:
+    batch = frozen(rig)
+    rig.over("r1")
+
+    def resumed() -> None:
+        (row,) = rig.batches()
+        parked = park(row, "by ann")
+        assert rig.store.replace(row, parked)
+        assert rig.store.replace(parked, unpark(parked, "by ann"))
+
+    store = Interrupted(rig.store, BATCH, resumed)
+    found = rig.claim("r2", store=store, policies=Policies(max_attempts=1))
+    assert found == Claim(Outcome.ADOPTED, batch_id=batch.batch_id)
+
+
+def test_a_batch_of_this_run_that_is_decided_at_that_moment_is_replayed(rig: Rig) -> None:
+    batch = frozen(rig)
+    rig.work(batch)
+    store = Interrupted(rig.store, BATCH, lambda: rig.commit("r1", batch))
+    found = rig.claim("r1", store=store, policies=Policies(max_attempts=1))
+    assert found == Claim(Outcome.REPLAY, batch_id=batch.batch_id)
+
+
+def test_of_many_shards_that_others_have_the_log_says_how_many_it_does_not_name(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=25)
+    rig.claim("r1")
+    rig.claim("r2")
+    held = [line for line in rig.said if line.startswith("Held: ")]
+    assert (len(held), held[-1]) == (21, "Held: 5 more shards.")
+
+
 def test_what_others_have_is_named_with_its_owner(rig: Rig) -> None:
     rig.claim("r1")
     found = rig.claim("r2")
@@ -99,7 +152,7 @@ def test_with_every_shard_read_to_its_end_there_is_nothing(rig: Rig) -> None:
 def test_records_that_wait_too_long_for_what_others_hold_fail_the_run(rig: Rig) -> None:
     frozen(rig)
     later(rig, 2)
-    with pytest.raises(Starving, match="held by others"):
+    with pytest.raises(Starving, match=r"All 2 open shards .* held by others"):
         rig.claim("r2")
 
 

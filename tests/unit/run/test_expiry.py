@@ -83,6 +83,21 @@ def test_a_shard_that_was_never_read_is_unknown_until_it_is_looked_at(rig: Rig) 
     assert [item.unread_since_clock for item in each.values()] == ["worker"]
 
 
+def test_a_warning_counts_the_shards_that_it_does_not_name(rig: Rig) -> None:
+    rig.stream = ScriptedStream(shards=7)
+    for shard_id in rig.stream.shards:
+        rig.stream.put("a", shard_id=shard_id)
+    rig.run("r1")
+    for shard_id in rig.stream.shards:
+        rig.stream.put("b", shard_id=shard_id)
+    time_passes(rig, 18.1)
+    rig.claim("r2")
+    (line,) = warnings(rig)
+    assert "of 7 shards" in line
+    assert line.count(" h (shardId-") == 5
+    assert ") and 2 more. Read more" in line
+
+
 def test_a_claim_warns_of_shards_of_which_little_of_the_retention_is_left(rig: Rig) -> None:
     (shard,) = rig.stream.shards
     rig.stream.put("a")

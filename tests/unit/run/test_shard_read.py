@@ -12,9 +12,13 @@ import pytest
 
 from shardbatch.core import lease as leases
 from shardbatch.core.limits import ReadLimits
-from shardbatch.core.position import SHARD_END
+from shardbatch.core.ports import SliceWriter
+from shardbatch.core.position import SHARD_END, Position
+from shardbatch.core.rows import Namespace
 from shardbatch.core.slice import Slice
-from shardbatch.errors import SourceError
+from shardbatch.errors import SourceError, StagingError
+from shardbatch.hooks.lazy_source import LazySource
+from shardbatch.landing.area import StagingArea
 from shardbatch.run.expiry import ask_kept
 from shardbatch.run.hold import Held
 from shardbatch.run.shard_errors import Stopped
@@ -130,3 +134,48 @@ def test_a_lease_that_another_took_has_no_slice_of_ours(rig: Rig) -> None:
     assert whole(read)[0] is None
     assert read.held.lost
     assert only(rig) == taken
+
+
+class Landing(StagingArea):
+    """A staging area that counts the writers that are given up, and whose files cannot be completed if ``full``."""
+
+    def __init__(self, folder: Path, *, full: bool = False) -> None:
+        super().__init__(str(folder))
+        self.full = full
+        self.abandoned = 0
+
+    def slice(self, namespace: Namespace, shard_id: str, after: Position) -> SliceWriter:
+        writer: Any = super().slice(namespace, shard_id, after)
+        drop, finish = writer.abandon, writer.finish
+
+        def abandon() -> None:
+            self.abandoned += 1
+            drop()
+
+        def finished() -> Any:
+            if self.full:
+                raise StagingError("No space is left.")
+            return finish()
+
+        writer.abandon, writer.finish = abandon, finished
+        return writer
+
+
+def test_files_that_cannot_be_completed_are_given_up(rig: Rig) -> None:
+    rig.stream.put("a")
+    landing = Landing(rig.folder, full=True)
+    with pytest.raises(StagingError, match="No space"):
+        whole(begun(rig, landing=landing))
+    assert landing.abandoned == 1
+    assert only(rig).pending is None
+    assert not [path for path in rig.folder.rglob("*") if path.is_file()]
+
+
+def test_a_stream_that_cannot_be_opened_leaves_no_open_file(rig: Rig) -> None:
+    def away() -> Any:
+        raise SourceError("The stream cannot be opened.")
+
+    landing = Landing(rig.folder)
+    with pytest.raises(SourceError, match="cannot be opened"):
+        whole(begun(rig, landing=landing, source=LazySource("orders", away)))
+    assert landing.abandoned == 1

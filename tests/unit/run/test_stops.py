@@ -22,6 +22,7 @@ from shardbatch.core.stop import Stop
 from shardbatch.errors import SourceError
 from shardbatch.run import claim, land
 from shardbatch.run.land import Landed
+from tests.support.passing import HOUR
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -138,6 +139,20 @@ def test_the_turns_of_others(tmp_path: Path) -> None:
     assert landed.stops == Counter({Stop.DURATION: 1, Stop.TURN: 1})
     assert "until the task's time was over, while other shards had their turn" in said_of(rig, first)[0]
     assert "until ReadLimits(duration) was over" in said_of(rig, second)[0]
+
+
+def test_an_interval_that_is_cut_short_names_the_limit_also_after_turns_of_others(tmp_path: Path) -> None:
+    rig, stream = rig_of(tmp_path, shards=2)
+    began = stream.now_ms
+    for shard in stream.shards:
+        stream.put(*"x" * 50, shard_id=shard)
+    stream.now_ms += 2 * HOUR
+    rig.time.ms = stream.now_ms
+    said = "until the time was over that Airflow's own limits leave"
+    with pytest.raises(SourceError, match="time was over before the interval"):
+        read(rig, interval=Interval(began, began + HOUR), limits=ReadLimits(concurrency=1), seconds=10.0)
+    assert all(said in said_of(rig, shard)[0] for shard in stream.shards)
+    assert rig.said[-1].endswith(f"Shards were read: 2 {said}.")
 
 
 def test_an_error_after_records(tmp_path: Path) -> None:

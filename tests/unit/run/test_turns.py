@@ -95,9 +95,9 @@ def test_limits_of_records_and_bytes_are_each_shards_own(rig: Rig, limits: ReadL
 def test_a_shard_waits_for_its_next_turn_no_longer_than_it_may() -> None:
     clock = Clock(lambda: 0, lambda: 0.0, lambda seconds: None)
     for concurrency, shards in itertools.product((1, 8), (2, 9, 40, 500)):
-        turns = Turns(clock, concurrency, deadline=86_400.0, longest_wait=240.0)
+        turns = Turns(clock, concurrency, deadline=86_400.0, longest_wait=lambda: 240.0)
         turns._waiting.extend([None] * shards)  # type: ignore[list-item]
-        between = turns._share() * (shards - concurrency) / concurrency
+        between = turns._part() * turns._left(0.0) * (shards - concurrency) / concurrency
         assert between <= 240
 
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a batch's files are looked for by the command line."""
+"""Where a batch's files are looked for, by the command line and by a task."""
 
 from __future__ import annotations
 
 import pytest
 
 from shardbatch import Staging
-from shardbatch.cli.replay import _staging
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.rows import Namespace
+from shardbatch.tasks.replay import _staging
 
 
 @pytest.mark.parametrize(("setting", "conn_id"), [("s3a://lake/staging?aws_conn_id=lake", "lake"), ("/staging", None)])
