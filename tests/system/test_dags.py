@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every example DAG runs in a real Airflow and leaves the sums of the source data; and each is cheap to parse."""
+"""Every example DAG runs in a real Airflow and leaves what the source data say; and each is cheap to parse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,12 +20,15 @@ from scripts.airflow_client import wait_until
 from scripts.airflow_instance import AirflowInstance
 from scripts.demo.flights import Expected, read_flights
 from scripts.environment import QUICK_JAVA, process_environment
+from shardbatch import read_committed_files
 from shardbatch.local import StreamServer
 from tests.support.aws import ACCOUNT, REGION, SECRET, AwsServer
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "dags").glob("*.py"))
 FLIGHTS = 600
+ORDERS = 60
+NO_FIT = "order-of-mills"
 BUCKET = "flights-of-the-examples"
 
 pytestmark = pytest.mark.timeout(900)
@@ -37,6 +42,9 @@ class Examples:
     folder: Path
     aws: AwsServer
     expected: Expected
+    #: The amounts of the orders that the table has in the end, by id, and how many changes it had.
+    orders: dict[str, str]
+    changes: int
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +55,13 @@ def examples(tmp_path_factory: pytest.TempPathFactory, ministack: AwsServer) -> 
     with StreamServer() as streams:
         expected = Expected()
         fill(AwsServer("streams", streams.endpoint_url), expected)
+        (folder / "orders" / "staging").mkdir(parents=True)
+        orders, changes = change_orders(streams)
         instance = AirflowInstance(
             folder / "airflow", ROOT / "dags", env=environment(folder, streams, ministack), base=process_environment()
         )
         with instance:
-            yield Examples(instance, folder / "flights", ministack, expected)
+            yield Examples(instance, folder / "flights", ministack, expected, orders, changes)
 
 
 def fill(server: AwsServer, expected: Expected) -> None:
@@ -63,6 +73,31 @@ def fill(server: AwsServer, expected: Expected) -> None:
         assert answer["FailedRecordCount"] == 0
 
 
+def change_orders(streams: StreamServer) -> tuple[dict[str, str], int]:
+    """A table whose items are put, changed and deleted while its stream's shards roll and split; the amounts that it
+    has in the end, and the number of changes. One order has an amount that does not fit the schema of the job."""
+    client = AwsServer("streams", streams.endpoint_url).client("dynamodb")
+    streams.tables.create("orders", shards=2, region=REGION)
+    orders: dict[str, str] = {}
+    changes = 0
+    for version, reshard in enumerate((streams.tables.roll, streams.tables.split, streams.tables.roll)):
+        for number in range(ORDERS):
+            name, amount = f"order-{number}", f"{number}.{version}5"
+            client.put_item(
+                TableName="orders",
+                Item={"id": {"S": name}, "amount": {"N": amount}, "tags": {"SS": ["new", "gift"]}},
+            )
+            orders[name] = amount
+            changes += 1
+        gone = f"order-{version}"
+        client.delete_item(TableName="orders", Key={"id": {"S": gone}})
+        del orders[gone]
+        changes += 1
+        reshard("orders", region=REGION)
+    client.put_item(TableName="orders", Item={"id": {"S": NO_FIT}, "amount": {"N": "1.234"}})
+    return orders, changes
+
+
 def environment(folder: Path, streams: StreamServer, aws: AwsServer) -> dict[str, str]:
     """Connections as a user makes them; one AWS connection leads to two servers."""
     services = {
@@ -71,7 +106,13 @@ def environment(folder: Path, streams: StreamServer, aws: AwsServer) -> dict[str
         "s3": {"endpoint_url": aws.url},
     }
     extra = {"region_name": REGION, "service_config": services}
+    tables = {"region_name": REGION, "endpoint_url": streams.endpoint_url}
     return {
+        "AIRFLOW_CONN_ORDERS_AWS": json.dumps(
+            {"conn_type": "aws", "login": ACCOUNT, "password": SECRET, "extra": tables}
+        ),
+        "ORDERS_FOLDER": str(folder / "orders"),
+        "ORDERS_EVERY_SECONDS": "86400",
         "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(
             {"conn_type": "aws", "login": ACCOUNT, "password": SECRET, "extra": extra}
         ),
@@ -126,11 +167,30 @@ def by_month(examples: Examples) -> None:
     assert counts == wanted
 
 
+def latest_orders(examples: Examples) -> None:
+    """Every change is in the lake once; the last ones make the table; what does not fit is apart, with its reason."""
+    lake = examples.folder.parent / "orders" / "lake"
+
+    def rows(root: str) -> list[dict[str, Any]]:
+        files = read_committed_files(str(lake / root))
+        return [row for file in files for row in pq.read_table(file.path, partitioning=None).to_pylist()]
+
+    assert len(rows("changes")) == examples.changes
+    (reject,) = rows("rejects")
+    assert (reject["partition_key"], reject["path"]) == (f'{{"id":{{"S":"{NO_FIT}"}}}}', "new.amount")
+    latest = {row["keys"]["id"]: row for row in rows("latest")}
+    assert len(latest) == len(rows("latest"))
+    assert {name: row["new"]["amount"] for name, row in latest.items() if not row["deleted"]} == {
+        name: Decimal(amount) for name, amount in examples.orders.items()
+    }
+
+
 CHECKS: dict[str, Callable[[Examples], None]] = {
     "flights": by_day("output"),
     "flights_by_hand": by_day("by_hand"),
     "flights_in_python": by_airport,
     "flights_on_aws": by_month,
+    "orders": latest_orders,
 }
 
 

@@ -15,7 +15,7 @@ class PlaceTrimmed(SourceError):
 
 
 class PlaceRefused(SourceError):
-    """The service takes the place for none of this shard."""
+    """The service does not accept the position for this shard."""
 
     remedy = (
         "The checkpoint does not belong to this shard. If the stream was replaced by another one, choose another "
