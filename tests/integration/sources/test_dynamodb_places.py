@@ -205,7 +205,7 @@ def test_a_service_that_says_trimmed_of_all_is_given_up(world: World) -> None:  
 
 def test_a_place_of_another_shard_is_refused_and_not_asked_again(world: World) -> None:
     world.put("a")
-    with pytest.raises(SourceError, match="does not belong to this shard. If") as refused:
+    with pytest.raises(SourceError, match="does not belong to this shard") as refused:
         to_tip(world.source().read(first(world), after("9" * 25)))
     assert refused.value.retryable is False
 
