@@ -53,6 +53,5 @@ class WatermarkLaws:
 
     def _told(self, name: str, sent: Sent, waiting: object) -> bool:
         """Whether an expired record is in a gap, was committed before a reset, or may be older than its row."""
-        since = self._books.enrolled_ms.get(sent.shard_id)
-        old = since is not None and sent.arrival_ms < since
+        old = sent.arrival_ms < self._books.enrolled_ms.get(sent.shard_id, self._world.time.ms)
         return old or name in self._books.before or self._books.covered(sent, waiting)  # type: ignore[arg-type]
