@@ -51,10 +51,21 @@ class Watermark:
     resets: int = 0
 
 
+#: Of which nothing is known.
+UNKNOWN = Watermark(None)
+
+
+def lesser(first: Watermark, second: Watermark) -> Watermark:
+    """Of two looks at the same rows the answer that promises less: nothing, if there was a reset between them."""
+    if first.resets != second.resets:
+        return Watermark(None, second.complete_from_ms, (Hold("a reset", None),), second.resets)
+    return first if first.ms is None or (second.ms is not None and first.ms < second.ms) else second
+
+
 def watermark(application: Application, leases: Sequence[Lease]) -> Watermark:
     """The watermark of a live application, by one look at its rows.
 
-    Rows are no snapshot. Who acts on the answer looks twice, one look after the other, and takes the lesser.
+    A list of rows is not a snapshot: before you act on the answer, look twice, and take the lesser (:func:`lesser`).
     """
     rows = {lease.shard_id: lease for lease in leases if not lease.scope}
     seen = _seen(rows)
