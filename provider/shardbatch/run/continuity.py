@@ -122,11 +122,12 @@ class Continuity:
             return
         now, rows = self.now_ms, page.records.num_rows
         if not page.continues:
-            waited = now - self._made_at > STANDSTILL_MS
-            self.seen_ms, seen_at = (self._made_ms, self._made_mono) if waited else (self._asked_ms, self._asked_mono)
-            self.seen_at = seen_at if page.asked is None else min(seen_at, page.asked)
+            self.seen_at = self._made_mono if now - self._made_at > STANDSTILL_MS else self._asked_mono
+            self.seen_at = self.seen_at if page.asked is None else min(self.seen_at, page.asked)
+            self.seen_ms = self._made_ms if now - self._made_at > STANDSTILL_MS else self._asked_ms
             # At the earliest: it may have waited to arrive.
-            self._made_ms, self._made_at, self._made_mono = self._asked_ms, self._asked_at, self._asked_mono
+            self._made_ms, self._made_at = self._asked_ms, self._asked_at
+            self._made_mono = self._asked_mono
         first = page.records.column("sequence_number")[0].as_py() if rows else None
         arrivals = page.records.column("arrival_time").drop_null()
         arrival = arrivals[0].value // 1000 if len(arrivals) else None
