@@ -26,7 +26,7 @@ from shardbatch.run.consumer import Consumer, Verdicts
 from shardbatch.run.enrol import add_rows, enrol
 from shardbatch.run.expiry import warn_of_expiry
 from shardbatch.run.instants import reached, require_instants
-from shardbatch.run.listing import find_parents, list_shards
+from shardbatch.run.listing import find_parents, list_shards, listing_begins, note_whole
 from shardbatch.run.maintenance import compact
 from shardbatch.run.replay import look
 from shardbatch.run.settle import Stamped, read_batches, settle
@@ -102,9 +102,11 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     # Before the listing: what that lacks of the children of a shard whose instant has come was born after it.
     places = [application.start_position, *(row.checkpoint for row in rows if not row.completed)]
     reached_ms = reached(consumer, places)
+    begun_ms = listing_begins(consumer)
     listing, orphaned = find_parents(consumer, list_shards(consumer), rows)
     listed = {shard.shard_id for shard in listing}
     rows = add_rows(consumer, listing, rows, application, orphaned, reached_ms)
+    note_whole(consumer, application, begun_ms, listing, rows)
     warn_of_expiry(consumer, application, rows)
     for _ in range(MOST_LOOKS):
         found, rows = _plan(consumer, me, verdicts, rows, listed, orphaned, stamped, application, looks, reached_ms)

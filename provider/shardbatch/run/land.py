@@ -28,6 +28,7 @@ from shardbatch.run.settle import read_batches
 from shardbatch.run.shard_errors import Stopped, is_shards_own, named, told
 from shardbatch.run.shard_read import ShardRead, read_shard
 from shardbatch.run.staging_place import require_slices_here
+from shardbatch.run.stream_clock import StreamClock
 from shardbatch.run.turns import Pages, Reading, Turns
 
 #: A shard that waits for its turn has it within this part of the time after which its read is begun anew.
@@ -88,6 +89,7 @@ class _Task:
         self.seen: set[str] = set()
         self.kept = cache(partial(ask_kept, consumer))
         self.ahead_ms = cache(self._ahead_ms)
+        self.stream_clock = StreamClock(consumer)
         self.children = Children(consumer, owner, group)
 
     def run(self, mine: list[Lease]) -> Landed:
@@ -120,6 +122,8 @@ class _Task:
         if self.hurry.is_set():
             return None
         require_slices_here(self.consumer, [held.row])
+        if self.consumer.interval is None:
+            self.stream_clock.begin()
         read = ShardRead(
             self.consumer,
             held,
@@ -133,6 +137,7 @@ class _Task:
             self.ahead_ms,
             self.timed_by,
             self.children.enrol,
+            self.stream_clock.at,
         )
         return (yield from read_shard(read))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from shardbatch.core import lease as leases
 from shardbatch.core.expiry import Kept, tip_seen
+from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import Budget
 from shardbatch.core.ports import Page, SliceWriter
@@ -43,7 +44,8 @@ class ShardRead:
 
     ``waited`` is told what the service's limits cost a read that leaves no slice to say so. ``stop`` ends the read, and
     what it has is dropped; ``hurry`` ends it, and what it has is landed. ``enrol`` sees to the children of a shard at
-    its end, before that is landed.
+    its end, before that is landed. ``stream_time`` tells the stream's own time at a moment of both of this worker's
+    clocks, the monotonic one first.
     """
 
     consumer: Consumer
@@ -58,6 +60,7 @@ class ShardRead:
     ahead_ms: Callable[[], int] = lambda: 0
     timed_by: Stop = Stop.DURATION
     enrol: Callable[[str, Page], Page] = lambda shard_id, end: end
+    stream_time: Callable[[float, int], int] = lambda monotonic, now_ms: now_ms - CLOCKS_APART_MS
 
 
 class _Tally:
@@ -72,6 +75,8 @@ class _Tally:
         self.last_arrival_ms: int | None = None
         self.lag: int | None = None
         self.caught_up_ms: int | None = None
+        self.tip_ms: int | None = None
+        self.stream_time = read.stream_time
         self.trail = Continuity(read.consumer, lease, read.kept)
         self.oddities = NOTHING_ODD
         self.page: Page | None = None
@@ -100,6 +105,7 @@ class _Tally:
                 self.last_arrival_ms = known[-1].value // 1000
         if page.at_tip and not page.ended:
             self.caught_up_ms = self.trail.look()
+            self.tip_ms = self.stream_time(self.trail.seen_at, self.trail.seen_ms)
 
     def wanted(self, page: Page) -> pa.RecordBatch:
         """The records of a page that belong to the slice: all, or those that arrived within the interval."""
@@ -137,6 +143,7 @@ class _Tally:
         done = self.end.here(page, self.last_arrival_ms if page.records.num_rows else None)
         if self.end.seen_ms is not None:
             self.caught_up_ms = max(self.caught_up_ms or 0, self.end.seen_ms)
+            self.tip_ms = max(self.tip_ms or 0, self.end.seen_ms - CLOCKS_APART_MS)
         return done
 
 
@@ -182,7 +189,7 @@ def read_shard(read: ShardRead) -> Pages:
             return None  # the lease stays this task's, whose retry reads on
         if tally.caught_up_ms is None:
             read.consumer.warn(NOTHING_FOUND.format(lease.shard_id, lease.checkpoint, told_lag(tally.lag)))
-        read.held.give_back(tally.caught_up_ms)
+        read.held.give_back(tally.caught_up_ms, tally.tip_ms)
     elif not read.held.land(landed, begun) and _unnamed(read.held, landed, begun):
         writer.abandon()
     return None if read.held.lost else read.held.row.pending
@@ -312,4 +319,5 @@ def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
         min_arrival_ms=least,
         max_arrival_ms=greatest,
         waiting=tally.waiting,
+        tip_ms=tally.tip_ms,
     )
