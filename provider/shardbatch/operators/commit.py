@@ -16,7 +16,7 @@ from shardbatch.errors import GapFound, ShardbatchError, ShardsFailed, WorkFaile
 from shardbatch.hooks.renamed import renamed
 from shardbatch.operators.end_record import works_of
 from shardbatch.operators.failure import final_errors
-from shardbatch.operators.step import Step
+from shardbatch.operators.step import SUMMARY, Step
 from shardbatch.tasks.asset_event import clearing_of, is_out
 from shardbatch.tasks.liveness import TASK_FINAL, task_states
 
@@ -42,7 +42,7 @@ class CommitOperator(Step):
     states, and refuses to commit if one failed, or if there were records and no task succeeded.
 
     Its output is a list of problems that do not undo the commit but must fail the run (for :class:`ReportOperator`).
-    The outcome is the XCom ``committed``.
+    The outcome is the XCom ``committed``, and in one line for people the XCom ``summary``.
 
     :param freeze_task: id of the freeze task whose batch is committed.
     :param work: ids of the work tasks. Only what successful tasks among them wrote is committed. Default: none, which
@@ -92,6 +92,7 @@ class CommitOperator(Step):
             mode = steps.owner.mode
             sends = self._sends_event(steps, done, clearing_of(context["dag_run"], ti))
         ti.xcom_push(key="committed", value=asdict(done))
+        ti.xcom_push(key=SUMMARY, value=done.summary)
         self._publish(context, {**extra_of(done), "mode": mode}, sends=sends)
         return self._problems(ti)
 
