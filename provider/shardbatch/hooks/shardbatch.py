@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from airflow.sdk import BaseHook, get_current_context
 
@@ -16,6 +16,8 @@ from shardbatch.hooks.settings import chosen_leases, leases_of
 from shardbatch.hooks.streams import Stream
 
 if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+
     from shardbatch.control.status import ShardStatus, Status
     from shardbatch.core.ports import LeaseStore
     from shardbatch.core.rows import Namespace
@@ -157,4 +159,4 @@ def _rendered(text: str) -> str:
             f"{text!r} is a template, and no task is running that could render it.",
             remedy="Call ShardbatchHook in a task, or give it the text that is meant.",
         ) from error
-    return renderer(context["task"], context)(text)
+    return renderer(cast("BaseOperator", context["task"]), context)(text)

@@ -39,6 +39,11 @@ class ClaimOperator(ComesBack):
         that its run froze went to another run, because no task would follow the claim.
     """
 
+    red = (
+        "Nothing was read, and no record is lost. The last line of its log says what to do; then clear it with its "
+        "downstream tasks, or let the next run claim."
+    )
+
     def __init__(self, *, skips: Sequence[str] = (), freeze_task: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.skips = list(skips)

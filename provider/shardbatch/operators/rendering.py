@@ -14,6 +14,7 @@ from airflow.sdk import BaseOperator
 
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.templates import renderer
+from shardbatch.operators.explained import Explained
 from shardbatch.operators.failure import final
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Renderable(Protocol):
         ...
 
 
-class RendersOnce(BaseOperator):
+class RendersOnce(Explained):
     """Renders its template fields as texts when Airflow renders them, together with the objects (streams, stores,
     staging) that contain templates. Nothing is rendered later."""
 
