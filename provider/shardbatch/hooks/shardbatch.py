@@ -84,7 +84,7 @@ class ShardbatchHook(BaseHook):
             )
         self.app_name = app_name
         self.stream = stream
-        #: Only what stands in the DAG file is a template: what a task passes may be data of whoever triggered the run.
+        #: Only texts of the DAG file are templates. What a task passes may be data of the person who triggered it.
         self._of_group = batch is not None
         self.leases = chosen_leases(leases_of(leases, "ShardbatchHook(leases)") if isinstance(leases, str) else leases)
 

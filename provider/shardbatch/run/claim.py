@@ -66,7 +66,7 @@ class Claim:
         if self.outcome is Outcome.NOTHING:
             return "Nothing new: every known shard is completed, or waits for its parents or its instant."
         if self.outcome is Outcome.HELD:
-            return f"Nothing was read: others hold all {len(self.held)} open shards: {shortlist(self.held, most=3)}."
+            return f"Nothing was read: others hold {len(self.held)} shards: {shortlist(self.held, most=3)}."
         return ""
 
 

@@ -56,7 +56,7 @@ class Committed:
             return "Nothing new: no shard had records or a gap to tell, so there is no batch and no checkpoint moves."
         when = arrived(self.min_arrival_ms, self.max_arrival_ms)
         parts = [f"{self.records} records" + (f" that arrived {when}" if when else ""), f"{self.gaps} gaps"]
-        parts += [f"{self.dropped} dropped by the stream's reader"] if self.dropped else []
+        parts += [f"{self.dropped} dropped"] if self.dropped else []
         what = ", ".join(parts)
         if self.newly:
             moved = f"{self.shards} checkpoints moved, {self.completed} shards completed"

@@ -111,7 +111,7 @@ def test_what_it_waits_for_is_told_for_all_shards_together(tmp_path: Path) -> No
 
 
 class Standing(ScriptedStream):
-    """A stream whose second page of each shard does not come until a test lets it."""
+    """A stream whose second page of each shard but the first two does not come until a test lets it."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(page_size=1, **options)
@@ -119,7 +119,7 @@ class Standing(ScriptedStream):
 
     def read(self, shard_id: str, position: Position) -> Iterator[Page]:
         for number, page in enumerate(super().read(shard_id, position)):
-            if number == 1:
+            if number == 1 and shard_id not in list(self.shards)[:2]:
                 assert self.go.wait(60)
             yield replace(page, lag_ms=None if page.at_tip else 60_000)
 
@@ -143,7 +143,7 @@ def test_a_task_tells_it_while_no_answer_comes_and_once_for_all_its_shards(
     reader = threading.Thread(target=land, args=(consumer, owner, group.group, stream.now_ms + 1))
     reader.start()
     try:
-        begun = f"0 of 20 shards are read, {20 - concurrency} have not begun; the furthest"
+        begun = f"2 of 20 shards are read, {18 - concurrency} have not begun; the furthest"
         wait_until(lambda: any(begun in line for line in told()), 30, "a line of progress")
         before = len(told())
         wait_until(lambda: len(told()) >= before + 3, 30, "more lines though no answer comes")
