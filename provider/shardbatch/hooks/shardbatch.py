@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, cast
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from shardbatch.core.ports import LeaseStore
     from shardbatch.core.rows import Namespace
     from shardbatch.run.batch_status import BatchStatus
+
+
+#: What makes a text a template.
+TEMPLATE = re.compile(r"\{[{%]")
 
 
 class Group(Protocol):
@@ -138,7 +143,7 @@ class ShardbatchHook(BaseHook):
 
     def _rendered(self) -> tuple[str, Stream | str, Leases]:
         stream = self.stream
-        if not isinstance(stream, str) and "{{" in stream.address:
+        if not isinstance(stream, str) and TEMPLATE.search(stream.address):
             stream = stream.rendered(_rendered)
         return _rendered(self.app_name), stream, self.leases.rendered(_rendered)
 
@@ -148,7 +153,7 @@ def _rendered(text: str) -> str:
 
     :raises ConfigurationError: for a template where no task runs.
     """
-    if "{{" not in text:
+    if not TEMPLATE.search(text):
         return text
     from shardbatch.hooks.templates import renderer
 

@@ -166,6 +166,11 @@ def test_the_templates_of_a_group_are_rendered_in_the_running_task(store: SQLSto
         hook.status()
 
 
+def test_a_template_may_be_a_statement_too(store: SQLStore) -> None:
+    made = group("{% set name = 'orders' %}{% print(name) %}-etl", "{% print('orders') %}")
+    assert in_a_task(made, {}, ShardbatchHook(batch=made).status) == status(store, NAMESPACE)
+
+
 def test_what_a_task_passes_is_data_even_if_it_looks_like_a_template(store: SQLStore) -> None:
     evil = CONF.format("app")
     hook = ShardbatchHook(app_name=evil, stream=KinesisStream(CONF.format("app")), leases=KEPT)
