@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from shardbatch.hooks.leases import Leases
+from shardbatch.hooks.leases import Leases, existing_store
 from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.settings import chosen_leases, default_staging, deployment_id
 from shardbatch.hooks.staging import Staging
@@ -70,9 +70,7 @@ class Actions:
         chosen = verb.chosen(lambda argument: getattr(given, argument.parameter))
         leases = self.store_of()
         namespace = namespace_of(self.app_name, self.stream.stream_name)
-        store = replace(leases, create=False).open()
-        try:
-            store.prepare()
+        with existing_store(leases) as store:
             found = act(
                 verb,
                 store,
@@ -84,8 +82,6 @@ class Actions:
                 staging=self.staging or default_staging(),
                 chosen=chosen,
             )
-        finally:
-            store.close()
         for item in found:
             say("%s %s of %s: %s. %s", item.kind, item.name, item.owner or "no owner", item.result, _rest(item))
         return _answer(name, found, preview)
