@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
-from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 
 from shardbatch.errors import ConfigurationError, WaitEnded
@@ -44,8 +43,8 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
     :param app_name: the application, templated; default: that of ``batch``.
     :param stream: the stream that the application reads, or its name, templated; default: that of ``batch``.
     :param leases: where leases are kept; default: those of ``batch``, or else the setting ``[shardbatch] leases``.
-    :param deferrable: wait in the triggerer, which takes no worker slot; default: Airflow's ``[operators]
-        default_deferrable``, or else yes, unless ``mode`` is given.
+    :param deferrable: wait in the triggerer, which takes no worker slot; default: yes, unless ``mode`` is given,
+        whatever Airflow's ``default_deferrable`` says. It needs a triggerer.
     :param kwargs: those of Airflow's sensors: ``poke_interval`` (default 60 s), ``timeout``, ``mode``, ``soft_fail``.
     :raises ConfigurationError: if it is not clear which application is meant, or there is no lease store.
     """
@@ -63,15 +62,14 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
         deferrable: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        if deferrable is None:
-            deferrable = "mode" not in kwargs and conf.getboolean("operators", "default_deferrable", fallback=True)
         super().__init__(**kwargs)
         try:
             named = ShardbatchHook(batch=batch, app_name=app_name, stream=stream, leases=leases)
         except ConfigurationError as error:
             raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
         self.app_name, self.stream, self.leases = named.app_name, named.stream, named.leases
-        self.deferrable = deferrable
+        self.deferrable = "mode" not in kwargs if deferrable is None else deferrable
+        self._told = ""
 
     @abstractmethod
     def question(self, context: Context) -> Question:
@@ -132,8 +130,9 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
         return (answer.told or {}) if answer.reached else None
 
     def _tell(self, answer: Answer) -> None:
-        if answer.why:
+        if answer.why and answer.why != self._told:
             self.log.info("%s", answer.why)
+        self._told = answer.why
 
     def _defer(self, question: Question, deadline: float) -> NoReturn:
         from shardbatch.triggers import Asking
