@@ -46,6 +46,7 @@ def plan(rig: Rig, *places: Any) -> list[Taken]:
 def test_each_shard_stands_where_it_was_said(rig: Rig) -> None:
     first, second = rig.stream.shards
     places = plan(rig, after("500"), SHARD_END)
+    rig.store.prepare()
     before = everything(rig)
     assert set(bring(rig, *places, dry_run=True).values()) == {"would import"}
     assert everything(rig) == before
