@@ -158,7 +158,10 @@ def _place(entry: TokenShard) -> Position:
         return TRIM_HORIZON
     if entry.iterator_type != AT:
         return after(number)
-    return after(str(int(number) - 1).zfill(len(number))) if int(number) else TRIM_HORIZON
+    if int(number) == 0:
+        return TRIM_HORIZON
+    before = str(int(number) - 1)
+    return after(before.zfill(len(number)) if number.startswith("0") else before)
 
 
 def _words(entry: TokenShard) -> str:

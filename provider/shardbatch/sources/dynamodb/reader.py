@@ -139,7 +139,7 @@ class ShardReader:
             if place.kind is not Kind.AFTER_SEQUENCE_NUMBER:
                 raise
             self._iterator = self._place_before(place, error)
-        self._empty = 0
+        self._empty = 0  # what an iterator before it found proves nothing of this one
 
     def _place_before(self, place: Position, refused: PlaceRefused | PlaceTrimmed) -> str:
         """An iterator before the record with the next integer. Nothing can stand between the two; and a place that was
