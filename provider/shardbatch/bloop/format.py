@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,9 +74,9 @@ class BloopTokens:
             )
         return Exported(token.to_json(), tuple(remarks))
 
-    def read(self, content: str | Mapping[str, Any]) -> KeptToken:
-        """The token of a text.
+    def read(self, value: Any) -> KeptToken:
+        """The token that some JSON is.
 
-        :raises InvalidToken: if it is not one.
+        :raises InvalidToken: if it is none.
         """
-        return KeptToken(Token.parse(content))
+        return KeptToken(Token.parse(value))

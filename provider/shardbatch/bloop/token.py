@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,12 +72,11 @@ class Token:
         }
 
     @classmethod
-    def parse(cls, content: str | Mapping[str, Any]) -> Token:
-        """The token of a JSON text, or of what such a text says.
+    def parse(cls, value: Any) -> Token:
+        """The token that some JSON is.
 
-        :raises InvalidToken: if it is not a token, or contradicts itself.
+        :raises InvalidToken: if it is none, or contradicts itself.
         """
-        value = _loaded(content) if isinstance(content, str) else content
         _require(isinstance(value, Mapping), "it is not an object")
         _require_names(value, _OF_TOKEN, "")
         arn, active, shards = (value.get(name) for name in ("stream_arn", "active", "shards"))
@@ -95,13 +93,6 @@ class Token:
         times.subtract(stale)  # what was left from before a move stands there, too
         doubled = tuple(name for name in times if times[name] > 1)
         return cls(arn, tuple(name for name in times if times[name] > 0), tuple(found.values()), tuple(stale), doubled)
-
-
-def _loaded(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise _invalid(f"it is not JSON ({error})") from error
 
 
 def _shard(index: int, value: Any) -> TokenShard:

@@ -11,7 +11,7 @@ from typing import Any
 from shardbatch.control.action import Action, Done
 from shardbatch.control.import_leases import Import, import_leases
 from shardbatch.control.place_look import Seen, look_at_all
-from shardbatch.control.position_format import PositionFormat
+from shardbatch.control.position_format import PositionFormat, loaded
 from shardbatch.core.ports import Source
 from shardbatch.core.position import LATEST, Kind, Position
 from shardbatch.core.taken import Taken
@@ -46,7 +46,7 @@ def import_positions(
             f"Shards of which no place is named cannot all begin at {start}.",
             remedy="Give TRIM_HORIZON or an instant with its time zone.",
         )
-    kept = form.read(positions)
+    kept = form.read(loaded(positions))
     identity = source.identity()
     form.require_stream(identity)
     now = cache(lambda: source.resolve(LATEST))

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,6 +14,23 @@ from shardbatch.core.ports import Source
 from shardbatch.core.position import Position
 from shardbatch.core.shard import Shard
 from shardbatch.core.taken import Taken
+from shardbatch.errors import InvalidToken
+
+
+def loaded(positions: str | Mapping[str, Any]) -> Any:
+    """What the text of some positions says: JSON, or what a template makes of a dictionary.
+
+    :raises InvalidToken: if it is neither.
+    """
+    if not isinstance(positions, str):
+        return positions
+    try:
+        return json.loads(positions)
+    except ValueError as error:
+        try:
+            return ast.literal_eval(positions.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            raise InvalidToken(f"The positions are not JSON: {error}.") from error
 
 
 @dataclass(frozen=True)
@@ -93,8 +112,8 @@ class PositionFormat(Protocol):
         """
         ...
 
-    def read(self, content: str | Mapping[str, Any]) -> Kept:
-        """Read them, without asking anybody.
+    def read(self, value: Any) -> Kept:
+        """Take what a text says for positions, without asking anybody.
 
         :raises InvalidToken: if they are not written as the format wants, or contradict themselves.
         """

@@ -20,7 +20,6 @@ POPPED = token("A B P", "A|(P) B|(P) P>1")
 @pytest.mark.parametrize("value", [BEGUN, POPPED, token("A B", "A@10(P) B!(P)"), token("Z", "Z>9")])
 def test_a_token_is_read_and_written_as_it_stands(value: dict[str, Any]) -> None:  # B-15, BV-1
     assert Token.parse(value).to_json() == value
-    assert Token.parse(json.dumps(value)).to_json() == value
     assert json.loads(json.dumps(Token.parse(value).to_json())) == value
     assert all(None not in shard.values() for shard in Token.parse(value).to_json()["shards"])
 
@@ -96,11 +95,9 @@ def test_what_is_no_token_is_refused_and_says_where(change: dict[str, Any], word
     value = {"stream_arn": ARN, "active": ["A"], "shards": [A], **change}
     with pytest.raises(InvalidToken, match=words):
         Token.parse(value)
-    with pytest.raises(InvalidToken, match=words):
-        Token.parse(json.dumps(value))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"trim_horizon"'])
-def test_a_text_that_is_no_object_is_refused(text: str) -> None:
-    with pytest.raises(InvalidToken, match=r"not JSON|not an object"):
-        Token.parse(text)
+@pytest.mark.parametrize("value", [[], None, "trim_horizon", 5])
+def test_what_is_no_object_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidToken, match="not an object"):
+        Token.parse(value)
