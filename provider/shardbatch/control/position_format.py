@@ -26,7 +26,7 @@ def loaded(positions: str | Mapping[str, Any]) -> Any:
         return positions
     try:
         return json.loads(positions)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         try:
             return ast.literal_eval(positions.strip())
         except (ValueError, SyntaxError, MemoryError, RecursionError):
