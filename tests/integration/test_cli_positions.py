@@ -203,7 +203,7 @@ def test_what_is_wrong_with_a_token_is_said_alike_and_nothing_is_written(world: 
     assert (left["name"], left["result"]) == (one, "left")
     assert "does not belong to this shard" in left["why"]
     (left,) = ways.bring({**fit, "active": [one]})
-    assert "nobody would read on there" in left["why"]
+    assert "no run would read on there" in left["why"]
     assert ways.rows("command") == []
 
 

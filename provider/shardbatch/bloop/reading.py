@@ -20,7 +20,7 @@ from shardbatch.errors import InvalidStream
 _PASSED = "the token has only what descends from it: Bloop has read it, or never wanted it"
 _FRESH = "the token does not have it: from its oldest record on"
 _NOTHING_READS_IT = (
-    "in the stream it is open, and the token has it neither active nor below an active shard, so nobody would read on "
+    "in the stream it is open, and the token has it neither active nor below an active shard, so no run would read on "
     "there: take a new token, or name it in 'active', at the place from which it is to be read"
 )
 

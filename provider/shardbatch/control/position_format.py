@@ -113,7 +113,7 @@ class PositionFormat(Protocol):
         ...
 
     def read(self, value: Any) -> Kept:
-        """Take what a text says for positions, without asking anybody.
+        """Take what a text says for positions. Nothing is asked.
 
         :raises InvalidToken: if they are not written as the format wants, or contradict themselves.
         """

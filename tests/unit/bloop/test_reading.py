@@ -167,9 +167,9 @@ def test_what_was_mended_in_a_token_is_told() -> None:
     assert "active more than once" in found["A"].meaning
 
 
-def test_an_open_shard_that_nobody_would_read_is_refused() -> None:
+def test_an_open_shard_that_no_run_would_read_is_refused() -> None:
     found = plan(token("A", "A>1 B>2"), listing("A B"))
-    assert "nobody would read on there: take a new token" in found["B"].refused
+    assert "no run would read on there: take a new token" in found["B"].refused
     assert not found["A"].refused
     assert not plan(token("A", "A>1 B>2"), listing("A B", closed="B"))["B"].refused
 

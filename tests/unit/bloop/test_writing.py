@@ -57,7 +57,7 @@ def test_a_shard_that_is_read_to_its_end_and_has_no_child_yet_is_in_it_at_its_en
     assert write(row("P", SHARD_END), row("Q", after("5")), gone="P") == (token("Q", "Q>5"), {})
 
 
-def test_a_parent_that_nobody_knows_is_not_named() -> None:
+def test_a_parent_without_a_row_is_not_named() -> None:
     assert write(row("A", after("10"), "P"))[0] == token("A", "A>10")
 
 
