@@ -126,14 +126,14 @@ class _Plan:
     def _latest(self, shard: Shard) -> Taken:
         """The token names no place: what came since it was written is not read, unless a start was chosen."""
         if self.start is not None:
-            text = f"the token has latest, which is no place: from {self.start} on"
+            text = f"the token has latest, which is not a place: from {self.start} on"
             return Taken(shard, self.start, text, chosen=True)
         place = SHARD_END if shard.closed else self.now()
         text = "completed" if shard.closed else f"from the present instant on ({place})"
         return Taken(
             shard,
             place,
-            f"the token has latest, which is no place: {text}. WHAT CAME SINCE THE TOKEN WAS WRITTEN IS NOT READ; "
+            f"the token has latest, which is not a place: {text}. WHAT CAME SINCE THE TOKEN WAS WRITTEN IS NOT READ; "
             "give a start to read it",
             chosen=True,
         )

@@ -105,7 +105,7 @@ def _entry(row: Lease, parent: str | None, look: Look) -> tuple[TokenShard, list
         return TokenShard(name, TRIM_HORIZON, parent=parent), _older(row)
     number = str(place.sequence_number)
     if row.begins == place and not place.searching:
-        # It was never read since it was put there, so its number may be one before that of a record, and no record's.
+        # It was not read since it was put there, so its number may be the one before that of a record.
         seen = look(name, place)
         if seen.trimmed:
             text = f"what followed {number} has expired, at least in part; Bloop begins at the oldest record, unsaid"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.cli.opened import chosen_of
-from shardbatch.control.position_verbs import FORMAT
+from shardbatch.control.position_verbs import FORMAT, content_of
 from shardbatch.core.ports import Verdict
 from shardbatch.errors import ConfigurationError
 from shardbatch.run.consumer import Rows
@@ -56,6 +56,7 @@ def bring(verb: Verb, args: Arguments, namespace: Namespace, leases: Leases, act
     :raises ShardbatchError: whatever hinders it.
     """
     chosen = chosen_of(verb, args)
+    chosen["positions"] = content_of(chosen["positions"])
     stream = way_of(chosen["form"]).stream(args.stream_name, args.conn_id or None, args.region)
     with contextlib.closing(replace(leases, create=True).open()) as store:
         return actions.act(

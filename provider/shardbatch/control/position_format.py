@@ -35,7 +35,7 @@ def loaded(positions: str | Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class Remark:
-    """What somebody who takes up exported positions has to know of a row.
+    """What a person who takes up exported positions has to know of a row.
 
     ``kind`` is ``lease`` or ``batch``. ``result`` is ``read again``: the other program reads what was committed here,
     or will be; ``read too``: it reads what this application does not want; ``gap``: records are lost, and the other

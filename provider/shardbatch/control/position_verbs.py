@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,19 +17,21 @@ if TYPE_CHECKING:
 def content_of(path: str) -> str:
     """What stands in a file; ``-`` is standard input.
 
-    :raises ArgumentTypeError: if it cannot be read.
+    :raises ConfigurationError: if it cannot be read.
     """
+    from shardbatch.errors import ConfigurationError
+
     try:
         return sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ArgumentTypeError(f"{path} cannot be read: {error}") from error
+        raise ConfigurationError(f"{path} cannot be read: {error}.", remedy="Name a file with positions.") from error
 
 
 def _format(given: Any) -> PositionsFormat:
     from shardbatch.core.choices import chosen
     from shardbatch.core.position_formats import PositionsFormat
 
-    return chosen(PositionsFormat, given, f"The format of positions {given!r}", other="no other yet")
+    return chosen(PositionsFormat, given, f"The format of positions {given!r}")
 
 
 def _start(given: Any) -> Position | None:
@@ -66,7 +67,7 @@ IMPORT_POSITIONS = Verb(
     ),
     arguments=(
         FORMAT,
-        Argument("positions", "FILE", "Their file; -: standard input", required=True, parse=content_of),
+        Argument("positions", "FILE", "Their file; -: standard input", required=True),
         Argument(
             "start",
             "--start",

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
+def format_of(given: PositionsFormat | str) -> PositionsFormat | str:
+    """The format that was given; a template stays one until it is rendered.
+
+    :raises ConfigurationError: for another text.
+    """
+    return given if "{{" in str(given) else chosen(PositionsFormat, given, f"format={given!r}")
+
+
 class ExportPositionsOperator(RendersOnce):
     """Writes down where an application stands, by what is committed, for another program. Nothing is changed.
 
@@ -34,7 +42,7 @@ class ExportPositionsOperator(RendersOnce):
     :param stream: the stream that the application reads.
     :param format: how they are written: ``PositionsFormat.BLOOP``, or its text; templated.
     :param leases: where leases are kept, default: the setting ``[shardbatch] leases``.
-    :raises ConfigurationError: without a lease store.
+    :raises ConfigurationError: without a lease store, or for another format.
     """
 
     template_fields: Sequence[str] = ("app_name", "stream", "format", "leases")
@@ -52,9 +60,9 @@ class ExportPositionsOperator(RendersOnce):
         super().__init__(**kwargs)
         self.app_name = app_name
         self.stream = stream
-        self.format = format
         self.leases = leases
         try:
+            self.format = format_of(format)
             chosen_leases(leases)
         except ConfigurationError as error:
             raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
@@ -62,7 +70,7 @@ class ExportPositionsOperator(RendersOnce):
     def execute(self, context: Context) -> dict[str, Any]:
         """Write them down."""
         with final_errors():
-            wanted = chosen(PositionsFormat, self.format, f"format={self.format!r}", other="no other yet")
+            wanted = chosen(PositionsFormat, self.format, f"format={self.format!r}")
             namespace = namespace_of(self.app_name, self.stream.stream_name)
             found = export(chosen_leases(self.leases), namespace, self.stream, wanted)
         for remark in found.remarks:
@@ -84,6 +92,7 @@ class ImportPositionsOperator(ActionOperator):
     :param positions: the positions: a dictionary, or its text as JSON; templated.
     :param start: where shards begin of which they name no place: ``TRIM_HORIZON`` or an instant (aware ``datetime`` or
         ISO text); default: as the program does that wrote them. Templated.
+    :raises ConfigurationError: without a lease store or a reason, or for another format.
     """
 
     verb = "positions import"
@@ -98,6 +107,6 @@ class ImportPositionsOperator(ActionOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.format = format
+        self.format = format_of(format)
         self.positions = positions
         self.start = start

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import sys
-from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ def test_the_file_is_read_or_standard_input(tmp_path: Path, monkeypatch: pytest.
     assert content_of("-") == "{}"
     file.write_bytes(b"\xff\xfe")
     for path in (file, tmp_path, tmp_path / "none"):
-        with pytest.raises(ArgumentTypeError, match="cannot be read"):
+        with pytest.raises(ConfigurationError, match="cannot be read"):
             content_of(str(path))
 
 

@@ -142,8 +142,8 @@ class ShardReader:
         self._empty = 0  # what an iterator before it found proves nothing of this one
 
     def _place_before(self, place: Position, refused: PlaceRefused | PlaceTrimmed) -> str:
-        """An iterator before the record with the next integer. Nothing can stand between the two; and a place that was
-        imported may name the integer before that of a record, which is no record's, so the service may refuse it.
+        """An iterator before the record with the next integer. Nothing can stand between the two. A place that was
+        imported may be the integer before that of a record; the service may refuse it, for it never gave it out.
 
         :raises PlaceTrimmed: if that record is trimmed, or ``refused`` if it is none.
         """
