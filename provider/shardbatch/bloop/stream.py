@@ -19,5 +19,6 @@ def table_stream(address: str, aws_conn_id: str | None, region_name: str | None)
     :param region_name: default: the ARN's, else the connection's.
     :raises ConfigurationError: for a text that names neither.
     """
-    named = {"stream_arn": address} if "/stream/" in address else {"table": address}
-    return DynamoDBStream(**named, aws_conn_id=aws_conn_id, region_name=region_name)
+    if "/stream/" in address:
+        return DynamoDBStream(stream_arn=address, aws_conn_id=aws_conn_id, region_name=region_name)
+    return DynamoDBStream(address, aws_conn_id=aws_conn_id, region_name=region_name)
