@@ -11,13 +11,13 @@ from typing import Any
 from shardbatch.bloop.reading import plan_token
 from shardbatch.bloop.token import Token
 from shardbatch.bloop.writing import write_token
-from shardbatch.control.place_look import look
+from shardbatch.control.place_look import Seen, look
 from shardbatch.control.position_format import Exported, Standing
 from shardbatch.core.ports import Source
 from shardbatch.core.position import Position
 from shardbatch.core.shard import Shard
 from shardbatch.core.taken import Taken
-from shardbatch.errors import ConfigurationError
+from shardbatch.errors import ConfigurationError, SourceError
 
 _STREAM = re.compile(r"arn:[^:]+:dynamodb:[^:]*:[^:]*:table/[^/]+/stream/[^/]+")
 
@@ -63,10 +63,16 @@ class BloopTokens:
         """The token of an application.
 
         :raises ConfigurationError: if no shard of it is in the stream any more.
+        :raises SourceError: if the stream cannot be asked for what follows a place.
         """
-        token, remarks = write_token(
-            standing.identity, standing.rows, standing.listed, lambda shard_id, place: look(source, shard_id, place)
-        )
+
+        def asked(shard_id: str, place: Position) -> Seen:
+            seen = look(source, shard_id, place)
+            if seen.refused:
+                raise SourceError(seen.refused, remedy="", retryable=False)
+            return seen
+
+        token, remarks = write_token(standing.identity, standing.rows, standing.listed, asked)
         if not token.active:
             raise ConfigurationError(
                 "There is no shard that Bloop could go on with: all have been read and have left the stream.",

@@ -41,6 +41,9 @@ def plan_token(
     shards = _lineage(held, listed)
     plan = _Plan(token, held, listed, Lines(shards, held, token.active), start, now)
     named = {*held, *(shard.parent for shard in token.shards if shard.parent)}
+    if any(name not in listed for name in {*token.active, *plan.lines.below_unfinished}):
+        # Shards between those that are gone and those that are listed may be gone, too, and nothing names them.
+        named.update(parent for shard in listing if shard.shard_id not in held for parent in shard.parent_shard_ids)
     found = [plan.of(shards[name]) for name in youngest_first(shards) if plan.has_row(name)]
     return [taken.marked_unseen() if unseen(taken, named, listed) else taken for taken in found]
 

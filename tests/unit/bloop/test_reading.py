@@ -123,6 +123,13 @@ def test_the_child_of_a_shard_that_left_is_found_by_the_listing_alone() -> None:
     assert places(plan(token("P", "P>1"), listing("A(P)"))) == {"P": "1", "A": "gap, TRIM_HORIZON"}
 
 
+def test_a_shard_whose_line_to_the_token_is_broken_may_have_lost_records() -> None:
+    """P is gone, and so is what came between it and B, which no listing and no token names any more."""
+    found = plan(token("P Q", "P>1 Q>5"), listing("B(A) Q C(Q)"))
+    assert places(found) == {"P": "1", "B": "gap, TRIM_HORIZON", "Q": "5", "C": "TRIM_HORIZON"}
+    assert places(plan(token("Q", "Q>5"), listing("B(A) Q")))["B"] == "TRIM_HORIZON"
+
+
 def test_what_is_behind_bloop_and_has_left_the_stream_needs_no_row() -> None:
     assert places(plan(token("A", "P A>10(P)"), listing("A(P)"))) == {"A": "10"}
 

@@ -135,13 +135,13 @@ class ShardReader:
         place = Position(Kind.TRIM_HORIZON) if self._trimmed else self._next
         try:
             self._iterator = self._place_at(self._shard_id, place)
-        except (PlaceRefused, PlaceTrimmed) as error:
+        except PlaceRefused as error:
             if place.kind is not Kind.AFTER_SEQUENCE_NUMBER:
                 raise
             self._iterator = self._place_before(place, error)
         self._empty = 0  # what an iterator before it found proves nothing of this one
 
-    def _place_before(self, place: Position, refused: PlaceRefused | PlaceTrimmed) -> str:
+    def _place_before(self, place: Position, refused: PlaceRefused) -> str:
         """An iterator before the record with the next integer. Nothing can stand between the two. A place that was
         imported may be the integer before that of a record; the service may refuse it, for it never gave it out.
 
