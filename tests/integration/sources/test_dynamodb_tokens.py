@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from shardbatch.bloop.format import BloopTokens
+from shardbatch.bloop.reading import plan_token
+from shardbatch.bloop.token import Token
 from shardbatch.control.action import Done
 from shardbatch.control.export_positions import export_positions
 from shardbatch.control.import_positions import import_positions
+from shardbatch.control.place_look import look
 from shardbatch.control.position_format import Exported
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import GapPolicy, Policies
@@ -20,8 +23,9 @@ from shardbatch.core.position import TRIM_HORIZON, at_timestamp
 from shardbatch.core.rows import APPLICATION, SHARD_LEASE
 from shardbatch.errors import ConfigurationError, InvalidStream
 from shardbatch.local import StreamServer
+from shardbatch.sources.dynamodb.source import DynamoDBSource
 from tests.integration.sources.dynamodb_world import TABLE, World, changes, committed, rig_of, to_tip
-from tests.support.aws import REGION
+from tests.support.aws import REGION, AwsServer
 from tests.support.rig import Rig
 from tests.support.verbs import told
 
@@ -292,3 +296,30 @@ def test_a_shard_without_a_row_yet_is_in_the_token(server: StreamServer, tmp_pat
     bring(other, written.positions)
     assert sorted(drain(other)) == sorted(late)
     assert committed(rig) == sent
+
+
+def test_a_record_is_a_place_of_another_look_alike_too(ministack: AwsServer, unique_name: str) -> None:  # B-21
+    """That one pads its numbers with zeros, and calls a number that it never gave out trimmed."""
+    tables, streams = ministack.client("dynamodb"), ministack.client("dynamodbstreams", attempts=1)
+    tables.create_table(
+        TableName=unique_name,
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
+    )
+    for key in "abc":
+        tables.put_item(TableName=unique_name, Item={"id": {"S": key}, "v": {"S": key}})
+    source = DynamoDBSource(tables, streams, unique_name)
+    (shard,) = source.list_shards()
+    whole = to_tip(source.read(shard.shard_id, TRIM_HORIZON))
+    told = [number for page in whole for number in page.records.column("sequence_number").to_pylist()]
+    for index, number in enumerate(told):
+        entry = {"shard_id": shard.shard_id, **at(number)}
+        token = Token.parse({"stream_arn": source.identity(), "active": [shard.shard_id], "shards": [entry]})
+        (taken,) = plan_token(token, source.identity(), [shard], None, lambda: TRIM_HORIZON)
+        pages = to_tip(source.read(shard.shard_id, taken.position))
+        assert changes(*pages) == list("abc")[index:]
+        assert not any(page.checkpoint_gone for page in pages)
+        assert look(source, shard.shard_id, taken.position).first == number
+    source.close()

@@ -239,7 +239,8 @@ class ShardReader:
         below, records = Oddities(below=begins), found.slice(begins)
         if told is not None and (found.num_rows or ended or at_tip):
             self._trimmed = None
-            told = None if begins else told  # what it holds begins at the place or before it, so nothing is lost
+            whole = begins or (not told.unread and places.adjoins(self._next, found))
+            told = None if whole else told  # what it holds begins at the place or before it, so nothing is lost
         elif told is not None:
             told = None  # not yet: the answer was empty
         instant = self._next.timestamp_ms
