@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from shardbatch.hooks.kinesis import KinesisStream as KinesisStream
     from shardbatch.hooks.leases import DynamoDBLeases as DynamoDBLeases
     from shardbatch.hooks.leases import SQLLeases as SQLLeases
+    from shardbatch.hooks.shardbatch import ShardbatchHook as ShardbatchHook
     from shardbatch.hooks.staging import Staging as Staging
     from shardbatch.landing.batch import open_batch as open_batch
     from shardbatch.landing.committed import CommittedFile as CommittedFile
@@ -89,6 +90,7 @@ _HOMES = {
     "SQLLeases": "hooks.leases",
     "SetAsideBatchOperator": "operators.actions",
     "ShardErrors": "core.policies",
+    "ShardbatchHook": "hooks.shardbatch",
     "Sink": "core.policies",
     "SparkSubmitBatchOperator": "operators.spark",
     "Staging": "hooks.staging",

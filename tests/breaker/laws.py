@@ -24,6 +24,7 @@ from tests.breaker.books import Books
 from tests.breaker.lease_laws import LeaseLaws
 from tests.breaker.reader_laws import ReaderLaws
 from tests.breaker.truth import ended_well
+from tests.breaker.watermark_laws import WatermarkLaws
 from tests.breaker.world import ATTEMPT_GRACE, World
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Laws:
 
     def __post_init__(self) -> None:
         self.readers = ReaderLaws(self.world, self.books)
+        self.watermarks = WatermarkLaws(self.world, self.books)
 
     def look(self) -> None:
         """Judge what was written since the last look."""
@@ -87,6 +89,7 @@ class Laws:
         if news or markers != self.markers:
             self.markers = markers
             self.readers.look()
+            self.watermarks.look()
         self._applications()
 
     # batches

@@ -17,7 +17,9 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
+from shardbatch.control.status import OwnerStatus, ShardStatus, Status
 from shardbatch.landing.batch import LandedBatch
+from shardbatch.run.batch_status import BatchStatus, IntervalsStatus
 from shardbatch.spark import SparkBatch
 from tests.unit.cli.caller import commands
 
@@ -30,6 +32,8 @@ HEAD = """\
 MODULES = ("shardbatch", "shardbatch.spark", "shardbatch.spark.dynamodb", "shardbatch.local", "shardbatch.errors")
 #: Classes whose instances users get from a function of ours.
 HANDED_OUT = (SparkBatch, LandedBatch)
+#: Values that users get from the hook; they read the fields.
+VALUES = (Status, ShardStatus, OwnerStatus, BatchStatus, IntervalsStatus)
 #: What is said of an argument of the command line.
 SAID = ("required", "action", "choices", "default")
 
@@ -87,6 +91,8 @@ def table() -> str:
         lines.append("")
     for kind in HANDED_OUT:
         lines += [f"[{kind.__module__}.{kind.__name__}]", *_members(kind), ""]
+    for kind in VALUES:
+        lines += [f"[{kind.__module__}.{kind.__name__}]", *(f"    .{field.name}" for field in fields(kind)), ""]
     return "\n".join([*lines, "[airflow shardbatch]", *_commands(), ""])
 
 

@@ -44,7 +44,8 @@ def longest_ms(can: Capabilities) -> int:
 
 class Continuity:
     """The trail of one read of one shard. ``gaps`` are those of its slice, the lease's skipped ones first. ``seen_ms``
-    is the latest instant at which the answer just given was surely true.
+    is the latest instant at which the answer just given was surely true, and ``seen_at`` the same moment on the
+    monotonic clock.
 
     Instants are the worker's; the time that went by is the larger of what its two clocks say, since the monotonic one
     stands still while a machine sleeps and the other one may be set back.
@@ -64,6 +65,7 @@ class Continuity:
         self._mono = consumer.clock.monotonic()
         self.now_ms = self._asked_at = self._made_at = consumer.now_ms()
         self._asked_ms = self._made_ms = self.seen_ms = self.now_ms
+        self._asked_mono = self._made_mono = self.seen_at = self._mono
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -75,6 +77,7 @@ class Continuity:
         pages = self._read()
         while True:
             self._asked_ms, self._asked_at = self._consumer.now_ms(), self._tick()
+            self._asked_mono = self._mono
             page = next(pages, None)
             if page is None:
                 return
@@ -95,6 +98,7 @@ class Continuity:
     def _read(self) -> Iterator[Page]:
         self._begins = True
         self._made_ms, self._made_at = self._consumer.now_ms(), self._tick()
+        self._made_mono = self._mono
         return self._consumer.source.read(self._lease.shard_id, self._place)
 
     def _tick(self) -> int:
@@ -118,9 +122,12 @@ class Continuity:
             return
         now, rows = self.now_ms, page.records.num_rows
         if not page.continues:
+            self.seen_at = self._made_mono if now - self._made_at > STANDSTILL_MS else self._asked_mono
+            self.seen_at = self.seen_at if page.asked is None else min(self.seen_at, page.asked)
             self.seen_ms = self._made_ms if now - self._made_at > STANDSTILL_MS else self._asked_ms
             # At the earliest: it may have waited to arrive.
             self._made_ms, self._made_at = self._asked_ms, self._asked_at
+            self._made_mono = self._asked_mono
         first = page.records.column("sequence_number")[0].as_py() if rows else None
         arrivals = page.records.column("arrival_time").drop_null()
         arrival = arrivals[0].value // 1000 if len(arrivals) else None

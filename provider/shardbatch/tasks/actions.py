@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from shardbatch.hooks.leases import Leases
+from shardbatch.hooks.leases import Leases, existing_store
 from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.settings import chosen_leases, default_staging, deployment_id
 from shardbatch.hooks.staging import Staging
@@ -72,10 +72,8 @@ class Actions:
         chosen = verb.chosen(lambda argument: getattr(given, argument.parameter))
         leases = self.store_of()
         namespace = namespace_of(self.app_name, self.stream.stream_name)
-        store = replace(leases, create=verb.positions).open()
-        try:
-            if not verb.positions:
-                store.prepare()
+        opened = contextlib.closing(replace(leases, create=True).open()) if verb.positions else existing_store(leases)
+        with opened as store:
             found = act(
                 verb,
                 store,
@@ -88,8 +86,6 @@ class Actions:
                 chosen=chosen,
                 stream=self.stream,
             )
-        finally:
-            store.close()
         for item in found:
             say("%s %s of %s: %s. %s", item.kind, item.name, item.owner or "no owner", item.result, _rest(item))
         return _answer(name, found, preview)

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardbatch.core.position_formats import PositionsFormat
 from shardbatch.hooks.lazy_source import LazySource
+from shardbatch.hooks.leases import existing_store
 
 if TYPE_CHECKING:
     from shardbatch.control.position_format import Exported, PositionFormat
@@ -52,8 +53,7 @@ def export(leases: Leases, namespace: Namespace, stream: Stream, chosen: Positio
 
     :raises ShardbatchError: whatever hinders it.
     """
-    with contextlib.closing(replace(leases, create=False).open()) as store:
-        store.prepare()
+    with existing_store(leases) as store:
         return export_of(store, namespace, stream, chosen)
 
 

@@ -21,7 +21,8 @@ from shardbatch.sources.records import batch_of, times_of
 class Decoded:
     """One answer of GetRecords, or one event, whose ``next_iterator`` is its continuation sequence number.
 
-    ``metered_bytes`` is what the service charges: payload and partition keys.
+    ``metered_bytes`` is what the service charges: payload and partition keys. ``asked`` is when a subscription began
+    that pushed it, on the monotonic clock.
     """
 
     records: pa.RecordBatch
@@ -29,6 +30,7 @@ class Decoded:
     children: tuple[Shard, ...]
     millis_behind_latest: int
     metered_bytes: int
+    asked: float | None = None
 
 
 class _Record(msgspec.Struct, gc=False):
