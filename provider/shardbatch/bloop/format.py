@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from shardbatch.bloop.reading import plan_token
 from shardbatch.bloop.token import Token
 from shardbatch.bloop.writing import write_token
-from shardbatch.control.place_look import Seen, look
+from shardbatch.control.place_look import Seen, look_at_all
 from shardbatch.control.position_format import Exported, Standing
+from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Source
-from shardbatch.core.position import Position
+from shardbatch.core.position import Kind, Position
 from shardbatch.core.shard import Shard
 from shardbatch.core.taken import Taken
 from shardbatch.errors import ConfigurationError, SourceError
@@ -65,14 +66,14 @@ class BloopTokens:
         :raises ConfigurationError: if no shard of it is in the stream any more.
         :raises SourceError: if the stream cannot be asked for what follows a place.
         """
-
-        def asked(shard_id: str, place: Position) -> Seen:
-            seen = look(source, shard_id, place)
-            if seen.refused:
-                raise SourceError(seen.refused, remedy="", retryable=False)
-            return seen
-
-        token, remarks = write_token(standing.identity, standing.rows, standing.listed, asked)
+        places = [(row.shard_id, row.checkpoint) for row in standing.rows if _named(row, standing.listed)]
+        seen = look_at_all(source, places)
+        for found in seen.values():
+            if found.refused:
+                raise SourceError(found.refused, remedy="", retryable=False)
+        token, remarks = write_token(
+            standing.identity, standing.rows, standing.listed, lambda shard_id, place: seen.get(shard_id, Seen())
+        )
         if not token.active:
             raise ConfigurationError(
                 "There is no shard that Bloop could go on with: all have been read and have left the stream.",
@@ -86,3 +87,8 @@ class BloopTokens:
         :raises InvalidToken: if it is none.
         """
         return KeptToken(Token.parse(value))
+
+
+def _named(row: Lease, listed: Collection[str]) -> bool:
+    """Whether a row stands at a record that the stream can be asked for."""
+    return row.checkpoint.kind is Kind.AFTER_SEQUENCE_NUMBER and row.shard_id in listed

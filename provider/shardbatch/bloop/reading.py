@@ -44,8 +44,15 @@ def plan_token(
     if any(name not in listed for name in {*token.active, *plan.lines.below_unfinished}):
         # Shards between those that are gone and those that are listed may be gone, too, and nothing names them.
         named.update(parent for shard in listing if shard.shard_id not in held for parent in shard.parent_shard_ids)
-    found = [plan.of(shards[name]) for name in youngest_first(shards) if plan.has_row(name)]
+    found = [plan.of(shards[name]) for name in _youngest_first(shards) if plan.has_row(name)]
     return [taken.marked_unseen() if unseen(taken, named, listed) else taken for taken in found]
+
+
+def _youngest_first(shards: Mapping[str, Shard]) -> list[str]:
+    try:
+        return youngest_first(shards)
+    except ValueError as error:
+        raise InvalidStream(f"The token and the stream disagree about who descends from whom: {error}.") from error
 
 
 def _require_stream(token: Token, identity: str, held: Mapping[str, TokenShard], listed: Mapping[str, Shard]) -> None:

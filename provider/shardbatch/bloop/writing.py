@@ -103,13 +103,11 @@ def _entry(row: Lease, parent: str | None, look: Look) -> tuple[TokenShard, list
         return TokenShard(name, LATEST, parent=parent), []
     if place.kind is not Kind.AFTER_SEQUENCE_NUMBER:
         return TokenShard(name, TRIM_HORIZON, parent=parent), _older(row)
-    number = str(place.sequence_number)
-    if row.begins == place and not place.searching:
-        # It was not read since it was put there, so its number may be the one before that of a record.
-        seen = look(name, place)
-        if seen.trimmed:
-            text = f"what followed {number} has expired, at least in part; Bloop begins at the oldest record, unsaid"
-            return TokenShard(name, TRIM_HORIZON, parent=parent), [Remark("lease", name, "gap", text)]
-        if seen.first is not None and int(seen.first) == int(number) + 1:
-            return TokenShard(name, AT, seen.first, parent), []
+    number, seen = str(place.sequence_number), look(name, place)
+    if seen.trimmed:
+        text = f"the record at {number} has expired, and what followed may have: Bloop begins at the oldest record"
+        return TokenShard(name, TRIM_HORIZON, parent=parent), [Remark("lease", name, "gap", text), *_older(row)]
+    # If it was not read since it was put there, its number may be the one before that of a record.
+    if row.begins == place and seen.first is not None and int(seen.first) == int(number) + 1:
+        return TokenShard(name, AT, seen.first, parent), _older(row)
     return TokenShard(name, AFTER, number, parent), _older(row)

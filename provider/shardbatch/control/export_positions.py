@@ -146,6 +146,9 @@ def _of_leases(found: Sequence[Lease], batches: Mapping[str, Batch | None], list
         if row.skipped and not decided:
             text = f"a reset skipped records of it that no batch tells yet: {row.skipped[-1].accepted}"
             yield Remark("lease", row.shard_id, _GAP, text)
+        if row.caught_up_ms == leases.NEVER_MS and not row.completed and not row.checkpoint.exact:
+            text = "it was never read, and its first records may have expired; the positions do not say so"
+            yield Remark("lease", row.shard_id, _GAP, text)
         if row.shard_id not in listed and not row.completed and not (decided and row.pending and row.pending.ended):
             text = f"it has left the stream; what followed {row.checkpoint} is lost, and the positions do not say so"
             yield Remark("lease", row.shard_id, _GAP, text)

@@ -107,7 +107,12 @@ def _write(action: Action, brought: Import) -> tuple[Done, ...]:
     begun = replace(action, verb=replace(action.verb, past="began to import")).note(brought.text)
     row = _begin(action, brought.identity, begun)
     rows = {lease.shard_id: lease for lease in action.leases()}
-    told = [_bring(action, taken, rows.get(taken.shard.shard_id), note) for taken in brought.plan]
+    plan = {taken.shard.shard_id: taken for taken in brought.plan}
+    fresh = {name: _fresh(action, taken, note) for name, taken in plan.items()}
+    absent = [lease for shard_id, lease in fresh.items() if shard_id not in rows]
+    written = zip(absent, action.store.create_many(absent), strict=True)
+    rows.update((lease.shard_id, lease) for lease, done in written if done)
+    told = [_bring(action, taken, rows.get(name), fresh[name]) for name, taken in plan.items()]
     if any(item.result == "left" for item in told):
         return tuple(told)
     brought.last()
@@ -130,11 +135,13 @@ def _begin(action: Action, identity: str, note: str) -> Application:
     return row
 
 
-def _bring(action: Action, taken: Taken, row: Lease | None, note: str) -> Done:
+def _fresh(action: Action, taken: Taken, note: str) -> Lease:
+    count, now_ms = first_count(), action.now_ms()
+    return leases.add_imported(action.namespace, taken.shard, taken.position, count, now_ms, note, unseen=taken.unseen)
+
+
+def _bring(action: Action, taken: Taken, row: Lease | None, fresh: Lease) -> Done:
     """Make one lease; one that an earlier import left, and that stands elsewhere by now, is made anew."""
-    fresh = leases.add_imported(
-        action.namespace, taken.shard, taken.position, first_count(), action.now_ms(), note, unseen=taken.unseen
-    )
     for _ in range(TRIES):
         if _stands(row, taken):
             return _told(taken, "imported" if row is fresh else "already")

@@ -200,5 +200,10 @@ def test_a_shard_with_another_parent_is_of_another_stream() -> None:
         plan(token("A", "A>1(Q)"), listing(TREE))
 
 
+def test_a_token_that_turns_the_lineage_of_the_stream_round_is_of_another_stream() -> None:
+    with pytest.raises(InvalidStream, match="circle"):
+        plan(token("A", "A>1 P(A)"), listing("P A(P)"))
+
+
 def test_the_place_of_no_shard_is_behind_that_of_the_token() -> None:
     assert plan(token("A", "A@7"), listing("A"))["A"].position == after("6")

@@ -25,16 +25,9 @@ def row(name: str, place: Position, *parents: str, begins: Position = TRIM_HORIZ
 
 def write(*rows: Lease, gone: str = "", seen: Seen | None = None) -> tuple[dict[str, Any], dict[str, str]]:
     """The token, and of each shard that has a remark its kind."""
-    asked: list[str] = []
-
-    def look(shard_id: str, place: Position) -> Seen:
-        asked.append(shard_id)
-        return seen or Seen()
-
     listed = {lease.shard_id for lease in rows} - set(gone.split())
-    found, remarks = write_token(ARN, rows, listed, look)
+    found, remarks = write_token(ARN, rows, listed, lambda shard_id, place: seen or Seen())
     assert Token.parse(found.to_json()) == found
-    assert seen is not None or not asked
     assert all(remark.text for remark in remarks)
     return found.to_json(), {remark.name: remark.result for remark in remarks}
 
@@ -80,8 +73,14 @@ def test_the_integer_before_a_record_is_written_as_that_record() -> None:  # B-2
     assert write(lease, seen=Seen("100")) == (token("A", "A@100"), {})
     assert write(lease, seen=Seen("105")) == (token("A", "A>99"), {})
     assert write(lease, seen=Seen()) == (token("A", "A>99"), {})
-    assert write(lease, seen=Seen("105", trimmed=True)) == (token("A", "A|"), {"A": "gap"})
-    assert write(row("A", after("99"), begins=after("98"))) == (token("A", "A>99"), {})  # something was read
+    read = row("A", after("99"), begins=after("98"))
+    assert write(read, seen=Seen("100")) == (token("A", "A>99"), {})
+
+
+def test_a_place_whose_record_has_expired_is_the_oldest_record_and_told() -> None:  # B-18
+    for begins in (after("99"), after("98")):
+        lease = row("A", after("99"), begins=begins)
+        assert write(lease, seen=Seen("105", trimmed=True)) == (token("A", "A|"), {"A": "gap"})
 
 
 def test_parents_come_before_their_children() -> None:

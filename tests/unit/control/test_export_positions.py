@@ -17,7 +17,7 @@ from shardbatch.control.position_format import Exported
 from shardbatch.control.reset import reset
 from shardbatch.control.set_aside import set_aside
 from shardbatch.core.batch import BatchState
-from shardbatch.core.lease import Lease
+from shardbatch.core.lease import NEVER_MS, Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.position import SHARD_END, at_timestamp
@@ -162,6 +162,15 @@ def test_what_a_shard_lost_that_left_the_stream_is_told(rig: Rig) -> None:
     found = export(rig)
     assert found.positions[shard] == str(SHARD_END)
     assert found.remarks == ()
+
+
+def test_a_shard_that_may_have_lost_its_first_records_is_told(rig: Rig) -> None:
+    (shard,) = rig.stream.shards
+    rig.run("r1", start=at_timestamp(rig.stream.now_ms))
+    (row,) = rig.consumer().leases()
+    assert export(rig).remarks == ()
+    assert rig.store.replace(row, replace(row, caught_up_ms=NEVER_MS, lease_count=row.lease_count + 1))
+    assert remarks(export(rig)) == [("lease", shard, "gap")]
 
 
 # what is refused
