@@ -195,6 +195,31 @@ def test_a_service_that_says_trimmed_and_has_the_place_loses_and_doubles_nothing
         assert [name[0] for name in changes(*pages)] == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("said", ["ValidationException", "TrimmedDataAccessException"])
+def test_the_integer_before_a_record_is_a_place_whatever_the_service_says_of_it(  # B-21
+    world: World, at: int, said: str
+) -> None:
+    sent = world.put("a", "b", "c")
+    whole = to_tip(world.source().read(first(world), TRIM_HORIZON))
+    number = int(whole[0].records.column("sequence_number")[at].as_py()) - 1
+    if said != "ValidationException":  # as some look-alikes say of a number that they never gave out
+        world.server.faults.add("GetShardIterator", "error", error=said)
+    pages = to_tip(world.source().read(first(world), after(str(number))))
+    assert changes(*pages) == sent[at:]
+    assert gone(pages) == []
+
+
+def test_the_integer_before_a_record_that_expired_is_told(world: World) -> None:  # B-18
+    world.put("a", "b", "c")
+    whole = to_tip(world.source().read(first(world), TRIM_HORIZON))
+    number = int(whole[0].records.column("sequence_number")[1].as_py()) - 1
+    world.trim(keep=1)
+    pages = to_tip(world.source().read(first(world), after(str(number))))
+    assert [name[0] for name in changes(*pages)] == ["c"]
+    assert gone(pages) == [Trimmed(unread=False)]
+
+
 def test_a_service_that_says_trimmed_of_all_is_given_up(world: World) -> None:  # B-27
     world.put("a")
     world.server.faults.add("GetRecords", "error", error="TrimmedDataAccessException", times=100)
