@@ -26,12 +26,18 @@ class BloopError(Exception):
 
 
 class Bloop:
-    """One Bloop stream; ``logged`` has all lines that Bloop has written to its log."""
+    """One Bloop stream at a time; ``logged`` is what Bloop has logged since it was opened."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self.logged: list[str] = []
         assert self._answer() == "3.1.1"
+
+    def open(self, endpoint: str, table: str, view: str = "NEW_AND_OLD_IMAGES") -> Bloop:
+        """A stream of a table's latest stream, at no position yet."""
+        self._ask("open", endpoint=endpoint, table=table, view=view)
+        self.logged.clear()
+        return self
 
     def move_to(self, position: str) -> None:
         """ "trim_horizon" or "latest"."""
@@ -88,9 +94,9 @@ class Bloop:
 
 
 @contextlib.contextmanager
-def bloop_stream(endpoint: str, table: str, view: str = "NEW_AND_OLD_IMAGES") -> Iterator[Bloop]:
-    """A Bloop stream of a table's latest stream, for the length of the block."""
-    command: list[str | Path] = [bloop_python(), "-I", READER, endpoint, REGION, table, view]
+def bloop_process() -> Iterator[Bloop]:
+    """Bloop in a process that lives as long as the block."""
+    command: list[str | Path] = [bloop_python(), "-I", READER, REGION]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Bloop(process)

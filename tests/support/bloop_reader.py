@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bloop's stream of one table, steered by lines of JSON; `bloop_process.py` starts it with a Python that has Bloop.
 
-    python -I bloop_reader.py ENDPOINT REGION TABLE VIEW
-
 Each line on standard input is `{"do": NAME, ...}`. Each is answered by one line: `{"answer": ..., "logged": [...]}`,
 or `{"error": CLASS, "text": ..., "logged": [...]}` if Bloop raises. `logged` is what Bloop logged meanwhile.
 """
@@ -41,8 +39,8 @@ class Lines(logging.Handler):
         return kept
 
 
-def open_stream(endpoint, region, table, view):
-    """A stream of the table, at no position yet."""
+def opener(session, endpoint, table, view):
+    """What makes a new stream of a table's latest stream, at no position yet."""
 
     class Item(bloop.BaseModel):
         class Meta:
@@ -52,7 +50,6 @@ def open_stream(endpoint, region, table, view):
         id = bloop.Column(bloop.String, hash_key=True)
         v = bloop.Column(bloop.String)
 
-    session = boto3.session.Session("123456789012", "not-a-secret", region_name=region)
     settings = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30)
     clients = [session.client(name, endpoint_url=endpoint, config=settings) for name in ("dynamodb", "dynamodbstreams")]
     engine = bloop.Engine(dynamodb=clients[0], dynamodbstreams=clients[1])
@@ -81,9 +78,13 @@ def shown(record):
 class Reader:
     """One stream at a time."""
 
-    def __init__(self, opened):
-        self.opened = opened
-        self.stream = opened()
+    def __init__(self):
+        self.session = boto3.session.Session("123456789012", "not-a-secret", region_name=sys.argv[1])
+        self.stream = self.opened = None
+
+    def open(self, endpoint, table, view):
+        self.opened = opener(self.session, endpoint, table, view)
+        self.stream = self.opened()
 
     def move_to(self, position):
         self.stream.move_to(position)
@@ -123,7 +124,7 @@ def main():
     logger = logging.getLogger("bloop.stream")
     logger.setLevel(logging.INFO)
     logger.addHandler(lines)
-    reader = Reader(open_stream(*sys.argv[1:]))
+    reader = Reader()
     print(json.dumps({"answer": bloop.__version__, "logged": lines.taken()}), flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
