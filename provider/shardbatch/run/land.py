@@ -21,7 +21,7 @@ from shardbatch.errors import LeaseLost, SourceError, StagingError, StoreError
 from shardbatch.run.attempt import lost
 from shardbatch.run.children import Children
 from shardbatch.run.consumer import Consumer
-from shardbatch.run.continuity import longest_ms
+from shardbatch.run.continuity import Ancestors, longest_ms
 from shardbatch.run.expiry import ask_kept
 from shardbatch.run.hold import Held, Renewal
 from shardbatch.run.settle import read_batches
@@ -89,6 +89,7 @@ class _Task:
         self.kept = cache(partial(ask_kept, consumer))
         self.ahead_ms = cache(self._ahead_ms)
         self.children = Children(consumer, owner, group)
+        self.above = Ancestors(consumer)
 
     def run(self, mine: list[Lease]) -> Landed:
         """Read every lease and the children that become ready."""
@@ -133,6 +134,7 @@ class _Task:
             self.ahead_ms,
             self.timed_by,
             self.children.enrol,
+            self.above,
         )
         return (yield from read_shard(read))
 

@@ -18,7 +18,7 @@ from shardbatch.core.slice import NOTHING_ODD, Slice
 from shardbatch.core.stop import Stop
 from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.run.consumer import Consumer
-from shardbatch.run.continuity import Continuity
+from shardbatch.run.continuity import Ancestors, Continuity
 from shardbatch.run.hold import Held
 from shardbatch.run.read_end import ReadEnd, told_lag
 from shardbatch.run.shard_errors import Stopped, is_shards_own
@@ -43,7 +43,7 @@ class ShardRead:
 
     ``waited`` is told what the service's limits cost a read that leaves no slice to say so. ``stop`` ends the read, and
     what it has is dropped; ``hurry`` ends it, and what it has is landed. ``enrol`` sees to the children of a shard at
-    its end, before that is landed.
+    its end, before that is landed. ``above`` are the rows of its ancestors, for all shards of a task.
     """
 
     consumer: Consumer
@@ -58,6 +58,7 @@ class ShardRead:
     ahead_ms: Callable[[], int] = lambda: 0
     timed_by: Stop = Stop.DURATION
     enrol: Callable[[str, Page], Page] = lambda shard_id, end: end
+    above: Ancestors | None = None
 
 
 class _Tally:
@@ -72,7 +73,7 @@ class _Tally:
         self.last_arrival_ms: int | None = None
         self.lag: int | None = None
         self.caught_up_ms: int | None = None
-        self.trail = Continuity(read.consumer, lease, read.kept)
+        self.trail = Continuity(read.consumer, lease, read.kept, read.above or Ancestors(read.consumer))
         self.oddities = NOTHING_ODD
         self.page: Page | None = None
         self.interval = read.consumer.interval
