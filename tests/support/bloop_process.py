@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tests.support.prepare import bloop_python
 
 READER = Path(__file__).with_name("bloop_reader.py")
 Record = dict[str, Any]
+COLUMNS = {"id": "text", "v": "text"}
 
 
 class BloopError(Exception):
@@ -33,9 +34,14 @@ class Bloop:
         self.logged: list[str] = []
         assert self._answer() == "3.1.1"
 
-    def open(self, endpoint: str, table: str, view: str = "NEW_AND_OLD_IMAGES") -> Bloop:
-        """A stream of a table's latest stream, at no position yet."""
-        self._ask("open", endpoint=endpoint, table=table, view=view)
+    def open(
+        self, endpoint: str, table: str, view: str = "NEW_AND_OLD_IMAGES", columns: Mapping[str, str] = COLUMNS
+    ) -> Bloop:
+        """A stream of a table's latest stream, at no position yet.
+
+        :param columns: the attributes that the model has, with their types as `bloop_reader.py` names them.
+        """
+        self._ask("open", endpoint=endpoint, table=table, view=view, columns=dict(columns))
         self.logged.clear()
         return self
 
@@ -64,6 +70,11 @@ class Bloop:
         """Records until ``next`` has had none so often in a row: a chain of closed shards costs one each."""
         found: list[Record] = self._ask("drain", nothing=nothing)
         return found
+
+    def count(self, records: int) -> tuple[float, float]:
+        """Take so many records; the seconds of CPU and of the clock that Bloop took for it."""
+        cpu_s, wall_s = self._ask("count", records=records)
+        return cpu_s, wall_s
 
     def token(self) -> dict[str, Any]:
         found: dict[str, Any] = self._ask("token")
@@ -94,9 +105,9 @@ class Bloop:
 
 
 @contextlib.contextmanager
-def bloop_process() -> Iterator[Bloop]:
+def bloop_process(region: str = REGION) -> Iterator[Bloop]:
     """Bloop in a process that lives as long as the block."""
-    command: list[str | Path] = [bloop_python(), "-I", READER, REGION]
+    command: list[str | Path] = [bloop_python(), "-I", READER, region]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Bloop(process)
