@@ -21,7 +21,7 @@ from shardbatch.errors import LeaseLost, SourceError, StagingError, StoreError
 from shardbatch.run.attempt import lost
 from shardbatch.run.children import Children
 from shardbatch.run.consumer import Consumer
-from shardbatch.run.continuity import longest_ms
+from shardbatch.run.continuity import Ancestors, longest_ms
 from shardbatch.run.expiry import ask_kept
 from shardbatch.run.hold import Held, Renewal
 from shardbatch.run.progress import Progress
@@ -95,6 +95,7 @@ class _Task:
         self.progress = Progress(consumer, group, tip_ms)
         #: Shards at their tip that had nothing new.
         self.quiet: list[str] = []
+        self.above = Ancestors(consumer)
 
     def run(self, mine: list[Lease]) -> Landed:
         """Read every lease and the children that become ready."""
@@ -147,6 +148,7 @@ class _Task:
             self.children.enrol,
             self.stream_clock.at,
             self.progress.came,
+            self.above,
         )
         return (yield from read_shard(read))
 
