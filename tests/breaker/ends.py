@@ -28,6 +28,7 @@ def drain(world: World, laws: Laws) -> None:
         process.kill()
     world.plans.end()
     world.landing.outputs.away.clear()
+    world.stream.calm()
     while world.late:
         world.deliver(0)
         laws.look()

@@ -28,6 +28,7 @@ from tests.breaker.plans import Plans
 from tests.breaker.process import GO, Fate, Process
 from tests.breaker.run import Run
 from tests.breaker.stores import namespace
+from tests.breaker.table import Habits
 from tests.breaker.world import TASKS, World
 
 #: A schedule keeps to a theme, so that what belongs together comes close together; ``all`` has everything.
@@ -54,6 +55,8 @@ READING: list[dict[str, Any]] = [
     {"limits": ReadLimits(run_duration=timedelta(minutes=5), concurrency=1)},
     {"limits": ReadLimits(duration=timedelta(milliseconds=6), concurrency=1), "read_tasks": 1},
 ]
+#: How a process is said to ask for records.
+ANSWERS = ("page", "records")
 KEYS = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6)
 
 
@@ -61,6 +64,8 @@ class Breaker(Meetings):
     """A few runs of two deployments on one application, whose every call may meet another's."""
 
     store: ClassVar[LeaseStore]
+    #: What is read: a ``stream`` of Kinesis' kind, scripted, or that of a ``table``, by the real source of it.
+    kind: ClassVar[str] = "stream"
 
     @initialize(
         theme=st.sampled_from(THEMES),
@@ -70,6 +75,7 @@ class Breaker(Meetings):
         latest=st.sampled_from([False, False, False, True]),
         reach=st.booleans(),
         lag=st.sampled_from([True, True, False]),
+        habits=st.binary(min_size=16, max_size=16),
         tape=st.binary(min_size=80, max_size=80),
     )
     def begin(
@@ -81,15 +87,17 @@ class Breaker(Meetings):
         latest: bool,
         reach: bool,
         lag: bool,
+        habits: bytes,
         tape: bytes,
     ) -> None:
         """A stream that may have been resharded already, and a run that is about to begin. Its service tells a ``lag``,
-        or says of an answer only whether it is at the tip."""
+        or says of an answer only whether it is at the tip; that of a table has ``habits``."""
         self.theme = theme
         self._renewal = patch("shardbatch.run.land.Renewal", HandRenewal)
         self._renewal.start()
         plans = Plans(tape if theme in OUTPUTS else b"")
-        self.world = World(self.store, namespace(), LATEST if latest else TRIM_HORIZON, shards, plans)
+        of_table = Habits.of(Plans(habits)) if self.kind == "table" else None
+        self.world = World(self.store, namespace(), LATEST if latest else TRIM_HORIZON, shards, plans, of_table)
         self.world.reachable = reach
         self.world.stream.tells_lag = lag
         self.author(plans)
@@ -99,6 +107,7 @@ class Breaker(Meetings):
         for merge in reshards:
             self.world.stream.reshard(1, merge=merge)
             self.world.stream.put(*keys)
+        self.world.say(f"A {self.kind} with {of_table}")
         self.world.new_run()
 
     # who goes on
@@ -320,9 +329,9 @@ class Breaker(Meetings):
         process = self.world.start_task(run, group)
         answers = 0
         while not process.finished and not answers:
-            answers += process.at == "page"
+            answers += process.at in ANSWERS
             self._step(process, GO)
-        if process.at == "page" and not process.finished:
+        if process.at in ANSWERS and not process.finished:
             self.spent["still"] += 1
             still = [shard.shard_id for shard in self.world.stream.shards.values() if not shard.closed]
             for hours in (25, 0):  # what comes first expires, what comes last is what the next answer has
@@ -337,7 +346,9 @@ class Breaker(Meetings):
         return [(run, group) for run in self.world.runs if run.task == "read" for group in self.world.due(run)]
 
     @rule(data=st.data())
-    @precondition(lambda self: self.theme in TIME and self.spent["retention"] < 2 and self.world.rows)
+    @precondition(
+        lambda self: self.theme in TIME and self.spent["retention"] < 2 and self.world.rows and self.kind == "stream"
+    )
     def keep(self, data: Any) -> None:
         """Somebody raises the stream's retention, or lowers it again; what has expired does not come back."""
         self.spent["retention"] += 1

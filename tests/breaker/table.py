@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stream of a table, as the service keeps it: shards that roll and split, late children, records that are trimmed.
+
+It knows nothing of clients: ``table_client.py`` is how a process asks it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zlib import crc32
+
+from shardbatch.core.position import after
+from tests.breaker.plans import Plans
+from tests.breaker.stream import ExpiringStream
+from tests.support.rig import FakeTime
+from tests.support.scripted import Item, ScriptedShard
+
+#: A sequence number is a count, then twenty digits that all numbers of its shard share: so they differ in length.
+SHARE = 10**20
+SECOND_MS = 1000
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What a service and the library that calls it may do, the same for a whole schedule.
+
+    ``by_name``: the stream is named by its table. ``instants``, ``filters``: whether the library knows iterators of an
+    instant and the filter for children, and what the service does about them. ``shows_body``: the library shows the
+    body of an answer. ``page_shards``: shards of a listing page, of which ``repeats`` stand in the next one again.
+    ``late_looks``, ``late_ms``: a child is listed after so many pages of listings, and so long after its birth.
+    ``ends_with_records``: a closed shard ends in the answer that has its last records. ``absent``: an end lacks its
+    iterator rather than saying that there is none. ``empties``: so many empty answers stand before the first of a new
+    iterator. ``lenient``: a place is called trimmed only if something behind it is. ``attempts``: so often the source asks before
+    it gives up.
+    """
+
+    by_name: bool
+    instants: str
+    filters: str
+    shows_body: bool
+    page_shards: int
+    repeats: int
+    late_looks: int
+    late_ms: int
+    ends_with_records: bool
+    absent: bool
+    empties: int
+    lenient: bool
+    attempts: int
+
+    @classmethod
+    def of(cls, plans: Plans) -> Habits:
+        """Drawn from a tape; plain where it has ended."""
+        return cls(
+            by_name=plans.choose((True, True, False)),
+            instants=plans.choose(("found", "unknown", "unknown", "refused")),
+            filters=plans.choose(("found", "unknown", "refused", "ignored")),
+            shows_body=plans.choose((True, True, False)),
+            page_shards=plans.choose((100, 1, 2, 3)),
+            repeats=plans.choose((0, 0, 1)),
+            late_looks=plans.choose((0, 0, 2, 15, 40)),
+            late_ms=plans.choose((0, 0, 2_000, 30_000, 20 * 60_000)),
+            ends_with_records=plans.choose((True, False)),
+            absent=plans.choose((False, True)),
+            empties=plans.choose((0, 0, 1, 4)),
+            lenient=plans.choose((False, True)),
+            attempts=plans.choose((6, 2, 1)),
+        )
+
+
+PLAIN = Habits.of(Plans())
+
+
+class TableStream(ExpiringStream):
+    """One stream of a table after the other; ``shards`` and ``sent`` have all that there ever were, in their order."""
+
+    def __init__(self, time: FakeTime, habits: Habits = PLAIN, **options: Any) -> None:
+        self.habits = habits
+        self.looks = 0
+        self.disabled_ms: int | None = None
+        #: Of each child, when it was born and after how many pages of listings.
+        self._born: dict[str, tuple[int, int]] = {}
+        #: The highest number that each shard has lost.
+        self.trimmed: dict[str, int] = {}
+        super().__init__(time, **options)
+        self._next_sequence = 95
+        self.enabled_ms = self.now_ms
+        self.retention = timedelta(hours=24)
+
+    # what it is
+
+    @property
+    def label(self) -> str:
+        return datetime.fromtimestamp(self.enabled_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
+
+    @property
+    def arn(self) -> str:
+        return f"arn:aws:dynamodb:eu-west-1:123456789012:table/{self.name}/stream/{self.label}"
+
+    def identity(self) -> str:
+        return self.arn
+
+    @property
+    def status(self) -> str:
+        return "ENABLED" if self.disabled_ms is None else "DISABLED"
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was disabled a day ago."""
+        return self.disabled_ms is not None and self.now_ms - self.disabled_ms >= self.retention_ms()
+
+    # records
+
+    def pack(self, *keys: str, shard_id: str | None = None) -> list[str]:
+        """Nothing is sent as one."""
+        if self.disabled_ms is not None:
+            return []
+        return super().pack(*keys, shard_id=shard_id) if len(keys) == 1 else self.put(*keys, shard_id=shard_id)
+
+    def _append(self, shard: ScriptedShard, items: list[Item]) -> None:
+        for item in items:
+            item.sequence_number = item.sequence_number * SHARE + crc32(shard.shard_id.encode())
+            item.arrival_ms -= item.arrival_ms % SECOND_MS  # no record shows more
+        super()._append(shard, items)
+
+    def expire(self) -> None:
+        """Drop what is too old now, and closed shards of which nothing is left."""
+        oldest = self.now_ms - self.retention_ms()
+        for shard in self.shards.values():
+            old = 0
+            while old < len(shard.items) and shard.items[old].arrival_ms < oldest:
+                old += 1
+            self.cut(shard, old)
+            shard.gone = shard.gone or (shard.closed and self._closed_ms[shard.shard_id] < oldest)
+
+    def cut(self, shard: ScriptedShard, number: int, *, early: bool = False) -> None:
+        """So many of a shard's oldest records are no more."""
+        for item in shard.items[:number]:
+            sent = self.sent[str(item.place)]
+            sent.expired, sent.early = True, early
+            self.trimmed[shard.shard_id] = item.sequence_number
+        del shard.items[:number]
+
+    # lineage
+
+    def reshard(self, at: int, *, merge: bool) -> None:
+        """Split an open shard, or, for ``merge``, roll it: nothing makes one shard of two."""
+        still = [shard for shard in self.shards.values() if not shard.closed]
+        if still:
+            self.before = self.list_shards()
+            shard = still[at % len(still)]
+            self.roll(shard.shard_id) if merge else self.split(shard.shard_id)
+            self._closed_ms[shard.shard_id] = self.now_ms
+
+    def roll(self, shard_id: str) -> str:
+        """Close a shard; one child has its range."""
+        parent = self.shards[shard_id]
+        parent.closed = True
+        return self._add(parent.hash_range, (shard_id,)).shard_id
+
+    def _add(self, hash_range: Any, parents: tuple[str, ...]) -> ScriptedShard:
+        shard = super()._add(hash_range, parents)
+        del self.shards[shard.shard_id]
+        shard.shard_id = f"shardId-{self._next_shard:020d}-{crc32(shard.shard_id.encode()):08x}"
+        self.shards[shard.shard_id] = shard
+        if parents:
+            self._born[shard.shard_id] = self.now_ms, self.looks
+        return shard
+
+    def disable(self) -> None:
+        """No more records come, and no shard has children any more."""
+        for shard in self.shards.values():
+            if not shard.closed:
+                shard.closed = True
+                self._closed_ms[shard.shard_id] = self.now_ms
+        self.disabled_ms = self.now_ms
+
+    def calm(self) -> None:
+        """From now on it is at its best: children are listed at once, and no answer is empty that need not be."""
+        self.habits = replace(self.habits, late_looks=0, late_ms=0, empties=0, attempts=PLAIN.attempts)
+
+    def shows(self, shard: ScriptedShard) -> bool:
+        """Whether listings show a shard by now. The children of a shard are shown all at once."""
+        born_ms, looks = self._born.get(shard.shard_id, (0, -(1 << 30)))
+        known = self.looks - looks >= self.habits.late_looks and self.now_ms - born_ms >= self.habits.late_ms
+        if not known:
+            self.hidden.add(shard.shard_id)
+        return known
+
+    def has(self, shard_id: str, number: int) -> bool:
+        """Whether a shard ever gave out a sequence number."""
+        sent = self.sent.get(str(after(str(number))))
+        return sent is not None and sent.shard_id == shard_id
