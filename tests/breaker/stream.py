@@ -16,8 +16,8 @@ from tests.support.scripted import Item, ScriptedShard, ScriptedStream, follows
 
 @dataclass
 class Sent:
-    """One record: where and when it arrived, by its stamp, and whether it expired. ``late`` was put after that, ``early``
-    trimmed before its time."""
+    """One record: where and when it arrived, by its stamp, and whether it expired. ``late`` was put after that, and
+    ``early`` was trimmed before its time."""
 
     place: Position
     shard_id: str

@@ -32,8 +32,8 @@ class Habits:
     ``late_looks``, ``late_ms``: a child is listed after so many pages of listings, and so long after its birth.
     ``ends_with_records``: a closed shard ends in the answer that has its last records. ``absent``: an end lacks its
     iterator rather than saying that there is none. ``empties``: so many empty answers stand before the first of a new
-    iterator. ``lenient``: a place is called trimmed only if something behind it is. ``attempts``: so often the source asks before
-    it gives up.
+    iterator. ``lenient``: a place is called trimmed only if something behind it is. ``attempts``: so often the source
+    asks before it gives up.
     """
 
     by_name: bool

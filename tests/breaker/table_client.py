@@ -67,12 +67,11 @@ class Client:
     """What both have."""
 
     service = ""
-    parameters: dict[str, tuple[str, ...]] = {}
 
-    def __init__(self, stream: TableStream, process: Process) -> None:
+    def __init__(self, stream: TableStream, process: Process, **parameters: Sequence[str]) -> None:
         self._stream, self._process = stream, process
         self._hooks: dict[str, Callable[..., None]] = {}
-        shapes = {name: SimpleNamespace(members=members) for name, members in self.parameters.items()}
+        shapes = {name: SimpleNamespace(members=members) for name, members in parameters.items()}
         self.meta = SimpleNamespace(
             region_name="eu-west-1",
             endpoint_url="memory:",
@@ -100,7 +99,7 @@ class Client:
             return {"ResponseMetadata": meta} if cut else {**_parsed(answer), "ResponseMetadata": meta}
         body = json.dumps(answer).encode()
         found: Json = {}
-        response = {"body": body, "headers": {"content-length": str(len(body) + cut)}, "status_code": 200}
+        response: Json = {"body": body, "headers": {"content-length": str(len(body) + cut)}, "status_code": 200}
         event = f"before-parse.{self.service}"
         self._hooks[event](event_name=f"{event}.{operation}", response_dict=response, customized_response_dict=found)
         return {**json.loads(response["body"]), **found, "ResponseMetadata": meta}
@@ -125,11 +124,9 @@ class Streams(Client):
 
     def __init__(self, stream: TableStream, process: Process) -> None:
         habits = stream.habits
-        self.parameters = {
-            "DescribeStream": ("ShardFilter",) if habits.filters != "unknown" else (),
-            "GetShardIterator": ("Timestamp",) if habits.instants != "unknown" else (),
-        }
-        super().__init__(stream, process)
+        filters = ("ShardFilter",) if habits.filters != "unknown" else ()
+        instants = ("Timestamp",) if habits.instants != "unknown" else ()
+        super().__init__(stream, process, DescribeStream=filters, GetShardIterator=instants)
         self._iterators: list[Iterator] = []
         self._listings, self._lacked, self._cursor = 0, -2, ""
 

@@ -89,8 +89,10 @@ class World:
         self.ahead_ms = 0
         self.time = FakeTime()
         named: dict[str, Any] = {"name": namespace.stream_name, "shards": shards, "page_size": 2}
-        table = habits is not None
-        self.stream = TableStream(self.time, habits, **named) if table else ExpiringStream(self.time, **named)
+        if habits is None:
+            self.stream = ExpiringStream(self.time, **named)
+        else:
+            self.stream = TableStream(self.time, habits, **named)
         self.landing = MemoryLanding()
         self.runs: list[Run] = []
         self.processes: list[Process] = []
