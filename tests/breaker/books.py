@@ -44,7 +44,7 @@ class Books:
         for landed in slices:
             done = self.committed.setdefault((scope, landed.shard_id), [])
             if done:
-                assert done[-1].until == landed.after, f"{name}: slices of {landed.shard_id} do not meet"
+                assert str(done[-1].until) == str(landed.after), f"{name}: slices of {landed.shard_id} do not meet"
                 assert not done[-1].ended, f"{name}: {landed.shard_id} had ended"
             else:
                 begins = not landed.after.exact or landed.after == self.targets.get(landed.shard_id)
@@ -67,10 +67,18 @@ class Books:
         }
         self.committed.pop(("", shard_id), None)
         self.targets[shard_id] = target
+        for record in sent.values():
+            if record.shard_id == shard_id:
+                record.behind = None
         for scope, row in [key for key in self.records if not key[0] and sent[key[1]].shard_id == shard_id]:
             del self.records[scope, row]
             self.before.add(row)
         self.skipped |= {name for name in unread - self.before if not self.wanted(sent[name])}
+
+    def restart(self, shard_id: str) -> None:
+        """Another stream is read from now on: what is left of this shard is nobody's."""
+        self.committed.pop(("", shard_id), None)
+        self.targets.pop(shard_id, None)
 
     def wanted(self, sent: Sent) -> bool:
         """Whether a record of the live application has to be committed since the last reset of its shard, or since the

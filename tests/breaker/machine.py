@@ -21,6 +21,7 @@ from shardbatch.core.position import LATEST, TRIM_HORIZON
 from tests.breaker.ends import drain
 from tests.breaker.faults import FATES, HandRenewal
 from tests.breaker.laws import Laws
+from tests.breaker.losses import trim
 from tests.breaker.meetings import Meetings
 from tests.breaker.outputs import MOST_CALLS, OUTPUTS
 from tests.breaker.persons import ASKING, VERBS, apt, choices, start
@@ -76,6 +77,8 @@ class Breaker(Meetings):
         reach=st.booleans(),
         lag=st.sampled_from([True, True, False]),
         habits=st.binary(min_size=16, max_size=16),
+        trims=st.sampled_from([0, 0, 1, 2]),
+        switches=st.sampled_from([0, 0, 0, 0, 1, 2]),
         tape=st.binary(min_size=80, max_size=80),
     )
     def begin(
@@ -88,11 +91,14 @@ class Breaker(Meetings):
         reach: bool,
         lag: bool,
         habits: bytes,
+        trims: int,
+        switches: int,
         tape: bytes,
     ) -> None:
         """A stream that may have been resharded already, and a run that is about to begin. Its service tells a ``lag``,
-        or says of an answer only whether it is at the tip; that of a table has ``habits``."""
-        self.theme = theme
+        or says of an answer only whether it is at the tip; that of a table has ``habits``, and may trim records before
+        their time, and be switched off and on, so often."""
+        self.theme, self.trims, self.switches = theme, trims, switches
         self._renewal = patch("shardbatch.run.land.Renewal", HandRenewal)
         self._renewal.start()
         plans = Plans(tape if theme in OUTPUTS else b"")
@@ -327,10 +333,7 @@ class Breaker(Meetings):
         """A machine sleeps for a day between two answers of a read; records come, and expire before it wakes up."""
         run, group = data.draw(st.sampled_from(self._may_read()))
         process = self.world.start_task(run, group)
-        answers = 0
-        while not process.finished and not answers:
-            answers += process.at in ANSWERS
-            self._step(process, GO)
+        self._read_some(process)
         if process.at in ANSWERS and not process.finished:
             self.spent["still"] += 1
             still = [shard.shard_id for shard in self.world.stream.shards.values() if not shard.closed]
@@ -363,6 +366,44 @@ class Breaker(Meetings):
         """The clock of a worker is ahead by days, once."""
         self.spent["ahead"] += 1
         self.world.ahead_ms = 300 * HOUR_MS
+        self.go_on(data)
+
+    @rule(data=st.data(), keep=st.integers(0, 2), reads=st.booleans())
+    @precondition(lambda self: self.kind == "table" and self.theme in TIME and self.spent["trimmed"] < self.trims)
+    def trim(self, data: Any, keep: int, reads: bool) -> None:
+        """The service drops records before their time, maybe between two answers of a read."""
+        held = [shard.shard_id for shard in self.world.stream.shards.values() if len(shard.items) > keep]
+        process = None
+        if reads and self._may_read():
+            run, group = data.draw(st.sampled_from(self._may_read()))
+            process = self.world.start_task(run, group)
+            self._read_some(process)
+        if held:
+            self.spent["trimmed"] += 1
+            trim(self.world, data.draw(st.sampled_from(held)), keep)
+        while process is not None and not process.finished:
+            self._step(process, GO)
+        self.go_on(data)
+
+    def _read_some(self, process: Process) -> None:
+        """Up to where it asks for its second answer."""
+        answers = 0
+        while not process.finished and (process.at not in ANSWERS or not answers):
+            answers += process.at in ANSWERS
+            self._step(process, GO)
+
+    @rule(data=st.data(), anew=st.booleans())
+    @precondition(lambda self: self.kind == "table" and self.theme in TIME and self.spent["switched"] < self.switches)
+    def switch(self, data: Any, anew: bool) -> None:
+        """Somebody disables the table's stream, or enables another one, or both."""
+        self.spent["switched"] += 1
+        stream = self.world.stream
+        if stream.enabled:
+            stream.disable()
+            self.world.say("The stream is disabled")
+        if (anew or self.spent["switched"] > 1) and not stream.enabled:
+            stream.enable()
+            self.world.say(f"Another stream is enabled: {stream.arn}")
         self.go_on(data)
 
     def _tell(self) -> None:

@@ -17,7 +17,7 @@ from tests.support.scripted import Item, ScriptedShard, ScriptedStream, follows
 @dataclass
 class Sent:
     """One record: where and when it arrived, by its stamp, and whether it expired. ``late`` was put after that, and
-    ``early`` was trimmed before its time."""
+    ``early`` was trimmed before its time: ``behind`` is the record that was read before it, if that proves it."""
 
     place: Position
     shard_id: str
@@ -25,6 +25,7 @@ class Sent:
     expired: bool = False
     late: bool = False
     early: bool = False
+    behind: str | None = None
 
 
 class ExpiringStream(ScriptedStream):
@@ -35,6 +36,8 @@ class ExpiringStream(ScriptedStream):
         self.sent: dict[str, Sent] = {}
         self._closed_ms: dict[str, int] = {}
         self.before: list[Shard] = []
+        #: Whether the stream itself is no more.
+        self.gone = False
         #: Shards that a listing left out, or showed beside a parent that it called open.
         self.hidden: set[str] = set()
         super().__init__(**options)

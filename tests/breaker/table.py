@@ -12,8 +12,10 @@ from typing import Any
 from zlib import crc32
 
 from shardbatch.core.position import after
+from shardbatch.core.shard import KeyRange
+from shardbatch.sources.kinesis.hash_space import HASH_KEYS
 from tests.breaker.plans import Plans
-from tests.breaker.stream import ExpiringStream
+from tests.breaker.stream import ExpiringStream, Sent
 from tests.support.rig import FakeTime
 from tests.support.scripted import Item, ScriptedShard
 
@@ -73,49 +75,106 @@ class Habits:
 PLAIN = Habits.of(Plans())
 
 
-class TableStream(ExpiringStream):
-    """One stream of a table after the other; ``shards`` and ``sent`` have all that there ever were, in their order."""
+@dataclass
+class Enabled:
+    """One stream of the table: its name, and when it was disabled."""
 
-    def __init__(self, time: FakeTime, habits: Habits = PLAIN, **options: Any) -> None:
-        self.habits = habits
-        self.looks = 0
-        self.disabled_ms: int | None = None
-        #: Of each child, when it was born and after how many pages of listings.
-        self._born: dict[str, tuple[int, int]] = {}
-        #: The highest number that each shard has lost.
-        self.trimmed: dict[str, int] = {}
-        super().__init__(time, **options)
-        self._next_sequence = 95
-        self.enabled_ms = self.now_ms
-        self.retention = timedelta(hours=24)
-
-    # what it is
-
-    @property
-    def label(self) -> str:
-        return datetime.fromtimestamp(self.enabled_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
-
-    @property
-    def arn(self) -> str:
-        return f"arn:aws:dynamodb:eu-west-1:123456789012:table/{self.name}/stream/{self.label}"
-
-    def identity(self) -> str:
-        return self.arn
+    arn: str
+    disabled_ms: int | None = None
 
     @property
     def status(self) -> str:
         return "ENABLED" if self.disabled_ms is None else "DISABLED"
 
+
+class TableStream(ExpiringStream):
+    """One stream of a table after the other; ``shards`` and ``sent`` have all that there ever were, in their order.
+
+    ``streams`` are all that were enabled, the last is the table's. ``looks`` counts the pages of listings, ``trimmed``
+    has the highest number that each shard has lost, ``of`` the stream of each shard.
+    """
+
+    def __init__(self, time: FakeTime, habits: Habits = PLAIN, **options: Any) -> None:
+        self.habits = habits
+        self.looks = 0
+        self.streams = [Enabled(_arn(options["name"], time.ms))]
+        self.trimmed: dict[str, int] = {}
+        self.of: dict[str, Enabled] = {}
+        self._first: int = options["shards"]
+        self._born: dict[str, tuple[int, int]] = {}
+        super().__init__(time, **options)
+        self._next_sequence = 95
+        self.retention = timedelta(hours=24)
+
+    # what it is
+
+    @property
+    def arn(self) -> str:
+        """The table's stream."""
+        return self.streams[-1].arn
+
+    def identity(self) -> str:
+        return self.source_arn
+
+    @property
+    def source_arn(self) -> str:
+        """The stream that is to be read: the table's, or the one that was named."""
+        return self.streams[-1 if self.habits.by_name else 0].arn
+
+    def stream(self, arn: str) -> Enabled | None:
+        """The stream of an ARN, for a day after it was disabled."""
+        return next((one for one in self.streams if one.arn == arn and not self._over(one)), None)
+
+    def _over(self, one: Enabled) -> bool:
+        return one.disabled_ms is not None and self.now_ms - one.disabled_ms >= self.retention_ms()
+
     @property
     def gone(self) -> bool:
-        """Whether it was disabled a day ago."""
-        return self.disabled_ms is not None and self.now_ms - self.disabled_ms >= self.retention_ms()
+        """Whether what is to be read is no more."""
+        return self.stream(self.source_arn) is None
+
+    @gone.setter
+    def gone(self, value: bool) -> None:
+        """It is told by the streams."""
+
+    def shards_of(self, one: Enabled) -> list[ScriptedShard]:
+        """Those that a stream has, in the order of their ids."""
+        return [shard for name, shard in sorted(self.shards.items()) if self.of[name] is one and not shard.gone]
+
+    def enable(self) -> None:
+        """The table has another stream from now on."""
+        self.streams.append(Enabled(_arn(self.name, self.now_ms)))
+        width = HASH_KEYS.size // self._first
+        for number in range(self._first):
+            end = HASH_KEYS.end if number == self._first - 1 else (number + 1) * width - 1
+            self._add(KeyRange(number * width, end), ())
+
+    def disable(self) -> None:
+        """No more records come, and no shard has children any more."""
+        for shard in self.shards.values():
+            if not shard.closed:
+                shard.closed = True
+                self._closed_ms[shard.shard_id] = self.now_ms
+        self.streams[-1].disabled_ms = self.now_ms
+
+    @property
+    def enabled(self) -> bool:
+        """Whether records come."""
+        return self.streams[-1].disabled_ms is None
+
+    def calm(self) -> None:
+        """From now on it is at its best: children are listed at once, no answer is empty that need not be, and what
+        was disabled stays for a while."""
+        self.habits = replace(self.habits, late_looks=0, late_ms=0, empties=0, attempts=PLAIN.attempts)
+        for one in self.streams:
+            if one.disabled_ms is not None and not self._over(one):
+                one.disabled_ms = self.now_ms
 
     # records
 
     def pack(self, *keys: str, shard_id: str | None = None) -> list[str]:
-        """Nothing is sent as one."""
-        if self.disabled_ms is not None:
+        """Nothing is sent as one, and nothing at all while there is no stream."""
+        if not self.enabled:
             return []
         return super().pack(*keys, shard_id=shard_id) if len(keys) == 1 else self.put(*keys, shard_id=shard_id)
 
@@ -132,16 +191,23 @@ class TableStream(ExpiringStream):
             old = 0
             while old < len(shard.items) and shard.items[old].arrival_ms < oldest:
                 old += 1
-            self.cut(shard, old)
+            self.drop(shard.shard_id, len(shard.items) - old)
             shard.gone = shard.gone or (shard.closed and self._closed_ms[shard.shard_id] < oldest)
 
-    def cut(self, shard: ScriptedShard, number: int, *, early: bool = False) -> None:
-        """So many of a shard's oldest records are no more."""
-        for item in shard.items[:number]:
-            sent = self.sent[str(item.place)]
-            sent.expired, sent.early = True, early
-            self.trimmed[shard.shard_id] = item.sequence_number
-        del shard.items[:number]
+    def drop(self, shard_id: str, keep: int) -> list[Sent]:
+        """Trim all but the newest records of a shard; which they were."""
+        shard = self.shards[shard_id]
+        dropped = shard.items[: len(shard.items) - keep]
+        del shard.items[: len(dropped)]
+        for item in dropped:
+            self.sent[str(item.place)].expired = True
+            self.trimmed[shard_id] = item.sequence_number
+        return [self.sent[str(item.place)] for item in dropped]
+
+    def has(self, shard_id: str, number: int) -> bool:
+        """Whether a shard ever gave out a sequence number."""
+        sent = self.sent.get(str(after(str(number))))
+        return sent is not None and sent.shard_id == shard_id
 
     # lineage
 
@@ -160,26 +226,15 @@ class TableStream(ExpiringStream):
         parent.closed = True
         return self._add(parent.hash_range, (shard_id,)).shard_id
 
-    def _add(self, hash_range: Any, parents: tuple[str, ...]) -> ScriptedShard:
-        shard = super()._add(hash_range, parents)
-        del self.shards[shard.shard_id]
-        shard.shard_id = f"shardId-{self._next_shard:020d}-{crc32(shard.shard_id.encode()):08x}"
+    def _add(self, hash_range: KeyRange, parents: tuple[str, ...]) -> ScriptedShard:
+        name = f"shardId-{self._next_shard:020d}-{crc32(b'%d' % self._next_shard):08x}"
+        shard = ScriptedShard(name, hash_range, parents)
+        self._next_shard += 1
         self.shards[shard.shard_id] = shard
+        self.of[shard.shard_id] = self.streams[-1]
         if parents:
             self._born[shard.shard_id] = self.now_ms, self.looks
         return shard
-
-    def disable(self) -> None:
-        """No more records come, and no shard has children any more."""
-        for shard in self.shards.values():
-            if not shard.closed:
-                shard.closed = True
-                self._closed_ms[shard.shard_id] = self.now_ms
-        self.disabled_ms = self.now_ms
-
-    def calm(self) -> None:
-        """From now on it is at its best: children are listed at once, and no answer is empty that need not be."""
-        self.habits = replace(self.habits, late_looks=0, late_ms=0, empties=0, attempts=PLAIN.attempts)
 
     def shows(self, shard: ScriptedShard) -> bool:
         """Whether listings show a shard by now. The children of a shard are shown all at once."""
@@ -189,7 +244,7 @@ class TableStream(ExpiringStream):
             self.hidden.add(shard.shard_id)
         return known
 
-    def has(self, shard_id: str, number: int) -> bool:
-        """Whether a shard ever gave out a sequence number."""
-        sent = self.sent.get(str(after(str(number))))
-        return sent is not None and sent.shard_id == shard_id
+
+def _arn(table: str, now_ms: int) -> str:
+    moment = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
+    return f"arn:aws:dynamodb:eu-west-1:123456789012:table/{table}/stream/{moment}"

@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 from shardbatch.sources.dynamodb.options import DynamoDBOptions
 from shardbatch.sources.dynamodb.source import DynamoDBSource
 from tests.breaker.process import Fate, Process
-from tests.breaker.table import TableStream
+from tests.breaker.table import Enabled, TableStream
 from tests.support.scripted import Item, ScriptedShard
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 ITERATOR_MS = 15 * 60_000
+#: Empty answers in a row where records follow; more have not been seen of the service (PROTOCOL T6).
+MOST_EMPTY = 4
 #: Errors of the service, by the word of a fate.
 ERRORS = {
     "throttled": "LimitExceededException",
@@ -44,12 +46,14 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class Iterator:
-    """A place in a shard, behind a number, with so many empty answers before it."""
+    """A place in a shard, behind a number, with so many empty answers before it; ``empty`` were given already."""
 
+    arn: str
     shard_id: str
     behind: int
     hops: int
     issued_ms: int
+    empty: int = 0
 
 
 def table_source(stream: TableStream, process: Process, clock: Clock) -> DynamoDBSource:
@@ -58,7 +62,7 @@ def table_source(stream: TableStream, process: Process, clock: Clock) -> DynamoD
     options = DynamoDBOptions(
         page_records=stream.page_size, calls_per_second=50.0, attempts=habits.attempts, throttles=2
     )
-    named = stream.name if habits.by_name else stream.arn
+    named = stream.name if habits.by_name else stream.source_arn
     tables, streams = Tables(stream, process), Streams(stream, process)
     return DynamoDBSource(tables if habits.by_name else None, streams, named, clock=clock, options=options)
 
@@ -130,14 +134,16 @@ class Streams(Client):
         self._iterators: list[Iterator] = []
         self._listings, self._lacked, self._cursor = 0, -2, ""
 
-    def _require_stream(self, operation: str, arn: str) -> None:
-        if arn != self._stream.arn or self._stream.gone:
+    def _one(self, operation: str, arn: str) -> Enabled:
+        found = self._stream.stream(arn)
+        if found is None:
             raise refused(operation, "ResourceNotFoundException")
         self._stream.expire()
+        return found
 
-    def _shard(self, operation: str, shard_id: str) -> ScriptedShard:
-        shard = self._stream.shards.get(shard_id)
-        if shard is None or shard.gone:
+    def _shard(self, operation: str, arn: str, shard_id: str) -> ScriptedShard:
+        one, shard = self._one(operation, arn), self._stream.shards[shard_id]
+        if shard.gone or self._stream.of[shard_id] is not one:
             raise refused(operation, "ResourceNotFoundException")
         return shard
 
@@ -149,14 +155,14 @@ class Streams(Client):
         habits, stream = self._stream.habits, self._stream
 
         def serve(fate: Fate) -> Json:
-            self._require_stream("DescribeStream", StreamArn)
+            one = self._one("DescribeStream", StreamArn)
             if ShardFilter is not None and habits.filters == "refused":
                 raise refused("DescribeStream", "ValidationException")
             children = ShardFilter is not None and habits.filters == "found"
             begins = Limit > 1 and not ExclusiveStartShardId and ShardFilter is None
             self._listings += begins
             listing = begins or (ExclusiveStartShardId != "" and ExclusiveStartShardId == self._cursor)
-            shown = self._shown(fate.word, listing)
+            shown = self._shown(one, fate.word, listing)
             if children:
                 shown = [shard for shard in shown if ShardFilter and ShardFilter["ShardId"] in shard.parents]
             stream.looks += Limit > 1
@@ -165,8 +171,8 @@ class Streams(Client):
             first = max(0, seen - min(habits.repeats, size - 1)) if ExclusiveStartShardId else 0
             page = shown[first : first + size]
             described: Json = {
-                "StreamArn": stream.arn,
-                "StreamStatus": stream.status,
+                "StreamArn": one.arn,
+                "StreamStatus": one.status,
                 "StreamViewType": "KEYS_ONLY",
                 "Shards": [_described(shard) for shard in page],
             }
@@ -178,11 +184,11 @@ class Streams(Client):
 
         return self._call("describe", "DescribeStream", serve)
 
-    def _shown(self, word: str, listing: bool) -> Sequence[ScriptedShard]:
+    def _shown(self, one: Enabled, word: str, listing: bool) -> Sequence[ScriptedShard]:
         """The shards as a page of a listing shows them: as they are, as before the last reshard, with its parents still
         open, or without the closed ones that have children; never the last in two listings in a row."""
         stream = self._stream
-        there = sorted((s for s in stream.shards.values() if not s.gone), key=lambda s: s.shard_id)
+        there = stream.shards_of(one)
         shown = [shard for shard in there if stream.shows(shard)]
         before = {shard.shard_id: shard for shard in stream.before}
         if word == "old" and before:
@@ -209,15 +215,11 @@ class Streams(Client):
         Timestamp: datetime | None = None,
     ) -> Json:
         def serve(fate: Fate) -> Json:
-            self._require_stream("GetShardIterator", StreamArn)
             if fate.word == "none":
                 return {}
-            behind = self._behind(
-                self._shard("GetShardIterator", ShardId), ShardIteratorType, SequenceNumber, Timestamp
-            )
-            return {
-                "ShardIterator": self._kept(Iterator(ShardId, behind, self._stream.habits.empties, self._stream.now_ms))
-            }
+            shard, hops = self._shard("GetShardIterator", StreamArn, ShardId), self._stream.habits.empties
+            behind = self._behind(shard, ShardIteratorType, SequenceNumber, Timestamp)
+            return {"ShardIterator": self._kept(Iterator(StreamArn, ShardId, behind, hops, self._stream.now_ms))}
 
         return self._call("iterator", "GetShardIterator", serve)
 
@@ -246,8 +248,7 @@ class Streams(Client):
             found = self._iterators[int(ShardIterator)]
             if self._stream.now_ms - found.issued_ms > ITERATOR_MS:
                 raise refused("GetRecords", "ExpiredIteratorException")
-            self._require_stream("GetRecords", self._stream.arn)
-            shard = self._shard("GetRecords", found.shard_id)
+            shard = self._shard("GetRecords", found.arn, found.shard_id)
             if self._stream.trimmed.get(shard.shard_id, -1) > found.behind:
                 raise refused("GetRecords", "TrimmedDataAccessException")
             return self._answer(shard, found, Limit, empty=fate.word == "empty")
@@ -257,14 +258,16 @@ class Streams(Client):
     def _answer(self, shard: ScriptedShard, place: Iterator, limit: int, *, empty: bool) -> Json:
         habits = self._stream.habits
         waiting = [item for item in shard.items if item.sequence_number > place.behind]
-        nothing = empty or place.hops > 0
+        nothing = (empty or place.hops > 0) and place.empty < MOST_EMPTY
         page = [] if nothing else waiting[:limit]
         answer: Json = {"Records": [_record(item) for item in page]}
         if shard.closed and not nothing and page == waiting and (habits.ends_with_records or not page):
             return answer if habits.absent else {**answer, "NextShardIterator": None}
-        hops = place.hops - 1 if nothing and not empty else place.hops if nothing else 0
         behind = page[-1].sequence_number if page else place.behind
-        onward = Iterator(shard.shard_id, behind, hops, self._stream.now_ms)
+        left = max(0, place.hops - 1) if nothing else 0
+        onward = replace(
+            place, behind=behind, hops=left, issued_ms=self._stream.now_ms, empty=0 if page else place.empty + 1
+        )
         return {**answer, "NextShardIterator": self._kept(onward)}
 
     def _kept(self, iterator: Iterator) -> str:
