@@ -153,8 +153,7 @@ class TableStream(ExpiringStream):
         """No more records come, and no shard has children any more."""
         for shard in self.shards.values():
             if not shard.closed:
-                shard.closed = True
-                self._closed_ms[shard.shard_id] = self.now_ms
+                self._close(shard.shard_id)
         self.streams[-1].disabled_ms = self.now_ms
 
     @property
@@ -215,16 +214,23 @@ class TableStream(ExpiringStream):
         """Split an open shard, or, for ``merge``, roll it: nothing makes one shard of two."""
         still = [shard for shard in self.shards.values() if not shard.closed]
         if still:
-            self.before = self.list_shards()
-            shard = still[at % len(still)]
-            self.roll(shard.shard_id) if merge else self.split(shard.shard_id)
-            self._closed_ms[shard.shard_id] = self.now_ms
+            shard_id = still[at % len(still)].shard_id
+            self.roll(shard_id) if merge else self.split(shard_id)
 
     def roll(self, shard_id: str) -> str:
         """Close a shard; one child has its range."""
-        parent = self.shards[shard_id]
-        parent.closed = True
-        return self._add(parent.hash_range, (shard_id,)).shard_id
+        self._close(shard_id)
+        return self._add(self.shards[shard_id].hash_range, (shard_id,)).shard_id
+
+    def split(self, shard_id: str) -> tuple[str, str]:
+        """Close a shard; two children have half its range each."""
+        self._close(shard_id)
+        return super().split(shard_id)
+
+    def _close(self, shard_id: str) -> None:
+        self.before = self.list_shards()
+        self.shards[shard_id].closed = True
+        self._closed_ms[shard_id] = self.now_ms
 
     def _add(self, hash_range: KeyRange, parents: tuple[str, ...]) -> ScriptedShard:
         name = f"shardId-{self._next_shard:020d}-{crc32(b'%d' % self._next_shard):08x}"

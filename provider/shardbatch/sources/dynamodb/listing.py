@@ -40,6 +40,7 @@ class StreamListing:
         self._draw = draw
         self._arn = streams.table.stream_arn
         self._lock = threading.Lock()
+        self._children: dict[str, float] = {}
         self._filters = streams.takes("DescribeStream", "ShardFilter")
 
     @property
@@ -95,6 +96,19 @@ class StreamListing:
 
         :raises StreamNotFound: if there is no such stream.
         """
+        found = self._listed_children(shard_id)
+        now = self._streams.clock.monotonic()
+        with self._lock:
+            self._children.update((child.shard_id, now) for child in found.children)
+        return found
+
+    def child_seen(self, shard_id: str) -> float:
+        """When a shard was last seen as the child of another one, by the clock that only runs forward; else minus
+        infinity."""
+        with self._lock:
+            return self._children.get(shard_id, float("-inf"))
+
+    def _listed_children(self, shard_id: str) -> Family:
         if self._filters:
             try:
                 found = self._family(shard_id, ShardFilter={"Type": "CHILD_SHARDS", "ShardId": shard_id})
