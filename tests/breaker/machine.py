@@ -17,7 +17,7 @@ from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.ports import LeaseStore
-from shardbatch.core.position import LATEST, TRIM_HORIZON
+from shardbatch.core.position import LATEST, TRIM_HORIZON, at_timestamp
 from tests.breaker.ends import drain
 from tests.breaker.faults import FATES, HandRenewal
 from tests.breaker.laws import Laws
@@ -42,6 +42,7 @@ MOST_RECORDS = 40
 MOST_SHARDS = 7
 MOST_INTERVALS = 2
 MOST_VERBS = 3
+MOST_RAINS = 2
 #: How far a person gets with a verb before others come between, most often to the end.
 CALLS_OF_PEOPLE = (80, 80, 0, 4)
 HOUR_MS = 3_600_000
@@ -73,7 +74,8 @@ class Breaker(Meetings):
         keys=KEYS,
         shards=st.sampled_from([1, 2, 2]),
         reshards=st.lists(st.booleans(), max_size=2),
-        latest=st.sampled_from([False, False, False, True]),
+        start=st.sampled_from(["oldest", "oldest", "latest", "instant"]),
+        ages=st.sampled_from([0, 0, 1, 50, 70, 3600]),
         reach=st.booleans(),
         lag=st.sampled_from([True, True, False]),
         habits=st.binary(min_size=16, max_size=16),
@@ -87,7 +89,8 @@ class Breaker(Meetings):
         keys: list[str],
         shards: int,
         reshards: list[bool],
-        latest: bool,
+        start: str,
+        ages: int,
         reach: bool,
         lag: bool,
         habits: bytes,
@@ -95,15 +98,19 @@ class Breaker(Meetings):
         switches: int,
         tape: bytes,
     ) -> None:
-        """A stream that may have been resharded already, and a run that is about to begin. Its service tells a ``lag``,
-        or says of an answer only whether it is at the tip; that of a table has ``habits``, and may trim records before
-        their time, and be switched off and on, so often."""
+        """A stream that may have been resharded already, with so many seconds between its generations, and a run that
+        is about to begin, perhaps at an instant between the last two.
+
+        Its service tells a ``lag``, or says of an answer only whether it is at the tip; that of a table has ``habits``,
+        and may trim records before their time, and be switched off and on, so often.
+        """
         self.theme, self.trims, self.switches = theme, trims, switches
         self._renewal = patch("shardbatch.run.land.Renewal", HandRenewal)
         self._renewal.start()
         plans = Plans(tape if theme in OUTPUTS else b"")
         of_table = Habits.of(Plans(habits)) if self.kind == "table" else None
-        self.world = World(self.store, namespace(), LATEST if latest else TRIM_HORIZON, shards, plans, of_table)
+        begins = LATEST if start == "latest" else TRIM_HORIZON
+        self.world = World(self.store, namespace(), begins, shards, plans, of_table)
         self.world.reachable = reach
         self.world.stream.tells_lag = lag
         self.author(plans)
@@ -111,8 +118,11 @@ class Breaker(Meetings):
         self.spent = Counter()
         self.world.stream.put(*keys)
         for merge in reshards:
+            self.world.time.ms += ages * 1000
             self.world.stream.reshard(1, merge=merge)
             self.world.stream.put(*keys)
+        if start == "instant":
+            self.world.start = at_timestamp(self.world.time.ms - ages * 700)
         self.world.say(f"A {self.kind} with {of_table}")
         self.world.new_run()
 
@@ -230,6 +240,16 @@ class Breaker(Meetings):
         data.draw(st.sampled_from(reading)).renewal.renew()
         self.laws.look()
         self.go_on(data)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.spent["rain"] < MOST_RAINS and any(not p.finished for p in self.world.processes))
+    def rain(self, data: Any) -> None:
+        """A process meets one trouble after the other."""
+        self.spent["rain"] += 1
+        process = data.draw(st.sampled_from([p for p in self.world.processes if not p.finished]))
+        for _ in range(data.draw(st.integers(2, MOST_CALLS))):
+            if not process.finished:
+                self._step(process, self._fate(data, process))
 
     # what Airflow, people and the stream do
 

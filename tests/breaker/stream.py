@@ -29,7 +29,12 @@ class Sent:
 
 
 class ExpiringStream(ScriptedStream):
-    """Drops what is older than its retention, and closed shards of which nothing is left."""
+    """Drops what is older than its retention, and closed shards of which nothing is left.
+
+    ``shown_ms``: what arrived within so many milliseconds looks alike.
+    """
+
+    shown_ms = 1
 
     def __init__(self, time: FakeTime, **options: Any) -> None:
         self._time = time

@@ -21,7 +21,8 @@ from tests.support.scripted import Item, ScriptedShard
 
 #: A sequence number is a count, then twenty digits that all numbers of its shard share: so they differ in length.
 SHARE = 10**20
-SECOND_MS = 1000
+#: How long a stream is about to be disabled; then all that were born are listed.
+DISABLING_MS = 5_000
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,11 @@ class Enabled:
     arn: str
     disabled_ms: int | None = None
 
-    @property
-    def status(self) -> str:
-        return "ENABLED" if self.disabled_ms is None else "DISABLED"
+    def status(self, now_ms: int) -> str:
+        """The state that the service names."""
+        if self.disabled_ms is None:
+            return "ENABLED"
+        return "DISABLING" if now_ms - self.disabled_ms < DISABLING_MS else "DISABLED"
 
 
 class TableStream(ExpiringStream):
@@ -93,6 +96,8 @@ class TableStream(ExpiringStream):
     ``streams`` are all that were enabled, the last is the table's. ``looks`` counts the pages of listings, ``trimmed``
     has the highest number that each shard has lost, ``of`` the stream of each shard.
     """
+
+    shown_ms = 1000
 
     def __init__(self, time: FakeTime, habits: Habits = PLAIN, **options: Any) -> None:
         self.habits = habits
@@ -180,7 +185,7 @@ class TableStream(ExpiringStream):
     def _append(self, shard: ScriptedShard, items: list[Item]) -> None:
         for item in items:
             item.sequence_number = item.sequence_number * SHARE + crc32(shard.shard_id.encode())
-            item.arrival_ms -= item.arrival_ms % SECOND_MS  # no record shows more
+            item.arrival_ms -= item.arrival_ms % self.shown_ms  # no record shows more
         super()._append(shard, items)
 
     def expire(self) -> None:
@@ -246,6 +251,7 @@ class TableStream(ExpiringStream):
         """Whether listings show a shard by now. The children of a shard are shown all at once."""
         born_ms, looks = self._born.get(shard.shard_id, (0, -(1 << 30)))
         known = self.looks - looks >= self.habits.late_looks and self.now_ms - born_ms >= self.habits.late_ms
+        known = known or self.of[shard.shard_id].status(self.now_ms) == "DISABLED"
         if not known:
             self.hidden.add(shard.shard_id)
         return known

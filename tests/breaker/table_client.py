@@ -172,7 +172,7 @@ class Streams(Client):
             page = shown[first : first + size]
             described: Json = {
                 "StreamArn": one.arn,
-                "StreamStatus": one.status,
+                "StreamStatus": one.status(stream.now_ms),
                 "StreamViewType": "KEYS_ONLY",
                 "Shards": [_described(shard) for shard in page],
             }
