@@ -45,8 +45,9 @@ FATES = {
     # empty, vague: a page of nothing, behind or no answer.  idle: several such pages, each as far behind as
     # the one before.  tip: a lag of zero beside records.  childless: names none.
     "page": ("throttled", "broken", "empty", "idle", "vague", "tip", "childless"),
-    # of a table's stream: errors of the service, and listings as above, in each page of them.
-    "describe": ("throttled", "failed", "cut", "old", "racing", "lacking"),
+    # of a table's stream: errors of the service, and listings as above, in each page of them.  circle: its cursor is
+    # that of the page before.
+    "describe": ("throttled", "failed", "cut", "old", "racing", "lacking", "circle"),
     # none: an answer without an iterator.  trimmed, unknown: the service errs about a shard.
     "iterator": ("throttled", "failed", "none", "trimmed", "unknown"),
     # expired: an iterator that is too young for it.  slow: others come between an answer and its arrival.

@@ -148,6 +148,7 @@ class TableStream(ExpiringStream):
 
     def enable(self) -> None:
         """The table has another stream from now on."""
+        self._time.ms += 1  # no two streams have one label
         self.streams.append(Enabled(_arn(self.name, self.now_ms)))
         width = HASH_KEYS.size // self._first
         for number in range(self._first):

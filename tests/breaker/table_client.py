@@ -178,6 +178,8 @@ class Streams(Client):
             }
             if len(page) == size:  # perhaps nothing comes after it
                 described["LastEvaluatedShardId"] = page[-1].shard_id
+            if fate.word == "circle" and ExclusiveStartShardId:
+                described["LastEvaluatedShardId"] = ExclusiveStartShardId
             if listing:
                 self._cursor = described.get("LastEvaluatedShardId", "")
             return {"StreamDescription": described}
