@@ -17,6 +17,7 @@ from shardbatch.core.batch import KEPT, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner, ResetHolder
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp
+from shardbatch.core.rows import SHARD_LEASE, Key
 from tests.breaker.faults import SteppedLanding, SteppedStore, asked
 from tests.breaker.losses import replaced
 from tests.breaker.process import Process
@@ -82,7 +83,11 @@ def _fit_batch(row: Batch) -> tuple[str, ...]:
 
 
 def place(world: World, shard_id: str, kind: int) -> Position:
-    """Where a reset goes: the oldest record, an instant of an hour ago, or a record of the shard."""
+    """Where a reset goes: the oldest record, an instant of an hour ago, or a record of the shard; on a search its
+    checkpoint."""
+    row = world.rows.get(Key(SHARD_LEASE, world.namespace, ("", shard_id)))
+    if kind == 2 and isinstance(row, Lease) and row.checkpoint.searching:
+        return row.checkpoint
     places = [sent.place for sent in world.stream.sent.values() if sent.shard_id == shard_id]
     if kind == 1:
         return at_timestamp(world.time.ms - 3_600_000)
