@@ -17,11 +17,11 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
-from shardbatch.cli.arguments import GROUP
 from shardbatch.control.status import OwnerStatus, ShardStatus, Status
 from shardbatch.landing.batch import LandedBatch
 from shardbatch.run.batch_status import BatchStatus, IntervalsStatus
 from shardbatch.spark import SparkBatch
+from tests.unit.cli.caller import commands
 
 TABLE = Path(__file__).resolve().parents[1] / "unit" / "public_names.txt"
 HEAD = """\
@@ -135,8 +135,8 @@ def _signature(found: Any) -> str:
 def _commands() -> Iterator[str]:
     from airflow.cli.cli_config import ARG_OUTPUT
 
-    for command in GROUP.subcommands:
-        yield command.name
+    for name, command in commands():
+        yield name
         for given in command.args:
             words = (
                 {"action", "choices", "default", "required"} & given.kwargs.keys() if given is not ARG_OUTPUT else ()

@@ -35,12 +35,15 @@ TARGETS = (
 )
 #: How a sequence number of any length may be given.
 _SEQUENCE = "sequence:"
+#: Places that have a name; it may stand in any letters.
+_NAMES = ("TRIM_HORIZON", "LATEST", "SHARD_END")
 #: A number with fewer digits may be a date or an epoch (of nanoseconds: 19).
 SHORTEST_SEQUENCE = 21
 
 
 def target_of(text: str | datetime) -> Position:
-    """The position of a person's words: ``TRIM_HORIZON``, an instant in ISO form, or a checkpoint as ``shards`` shows.
+    """The position of a person's words: ``TRIM_HORIZON`` in any letters, an instant in ISO form, or a checkpoint as
+    ``shards`` shows.
 
     A number of fewer than 21 digits is taken for a sequence number only as ``sequence:NUMBER``: it may be meant as a
     date or an epoch.
@@ -84,7 +87,7 @@ def reset(
     for a new shard.
 
     :param to: ``TRIM_HORIZON``, an instant, or an exact position of one shard; its descendants then begin at their
-        oldest record.
+        oldest record, or at the instant that the position looks for.
     :param every: all shards.
     :param stream_id: with ``every``: the stream was created again; accept this identity, delete the rows of its shards,
         and begin at ``to``, by default where the application began.
@@ -149,8 +152,11 @@ def _preview(
 
 
 def target(row: Lease, roots: set[str], to: Position) -> Position:
-    """Where a lease goes: what descends from a shard that goes to a record begins at its oldest one."""
-    return TRIM_HORIZON if to.exact and row.shard_id not in roots else to
+    """Where a lease goes: what descends from a shard that goes to a record begins at its oldest one; from one that goes
+    on with a search for an instant, at that instant (F8)."""
+    if not to.exact or row.shard_id in roots:
+        return to
+    return TRIM_HORIZON if to.timestamp_ms is None else at_timestamp(to.timestamp_ms)
 
 
 def _move(action: Action, roots: set[str], to: Position, shown: Sequence[tuple[int, int]]) -> tuple[Done, ...]:
@@ -292,7 +298,7 @@ def _position(text: str) -> Position:
             f"{text!r} may be a date, an epoch or a sequence number.",
             remedy=f"Give an instant like 2026-11-28T00:00:00+00:00, or {_SEQUENCE}{text}.",
         )
-    return Position.parse(text)
+    return Position.parse(text.upper() if text.upper() in _NAMES else text)
 
 
 def _instant(text: str) -> datetime | None:

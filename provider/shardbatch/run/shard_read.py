@@ -20,7 +20,7 @@ from shardbatch.core.stop import Stop
 from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.run.batch_status import arrived
 from shardbatch.run.consumer import Consumer
-from shardbatch.run.continuity import Continuity
+from shardbatch.run.continuity import Ancestors, Continuity
 from shardbatch.run.hold import Held
 from shardbatch.run.read_end import ReadEnd, told_lag
 from shardbatch.run.shard_errors import Stopped, is_shards_own
@@ -44,7 +44,8 @@ class ShardRead:
     ``waited`` is told what the service's limits cost a read that leaves no slice to say so. ``stop`` ends the read, and
     what it has is dropped; ``hurry`` ends it, and what it has is landed. ``enrol`` sees to the children of a shard at
     its end, before that is landed. ``stream_time`` tells the stream's own time at a moment of both of this worker's
-    clocks, the monotonic one first. ``came`` is told after every page what the shard came to.
+    clocks, the monotonic one first. ``came`` is told after every page what the shard came to. ``above`` are the rows of
+    its ancestors, for all shards of a task.
     """
 
     consumer: Consumer
@@ -61,6 +62,7 @@ class ShardRead:
     enrol: Callable[[str, Page], Page] = lambda shard_id, end: end
     stream_time: Callable[[float, int], int] = lambda monotonic, now_ms: now_ms - CLOCKS_APART_MS
     came: Callable[[str, int, int, int | None, Waiting], None] = lambda *told: None
+    above: Ancestors | None = None
 
 
 class _Tally:
@@ -77,7 +79,7 @@ class _Tally:
         self.caught_up_ms: int | None = None
         self.tip_ms: int | None = None
         self.stream_time = read.stream_time
-        self.trail = Continuity(read.consumer, lease, read.kept)
+        self.trail = Continuity(read.consumer, lease, read.kept, read.above or Ancestors(read.consumer))
         self.oddities = NOTHING_ODD
         self.page: Page | None = None
         self.interval = read.consumer.interval
