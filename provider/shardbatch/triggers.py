@@ -58,7 +58,7 @@ class _Looks:
         self._askers[key] = self._askers.get(key, 0) + 1
 
     def leave(self, key: str) -> None:
-        """One asks no longer; what nobody asks is forgotten."""
+        """One asks no longer. With the last one, the answer goes."""
         self._askers[key] -= 1
         if not self._askers[key]:
             for kept in (self._askers, self._found, self._locks):

@@ -91,7 +91,7 @@ def instant_ms(name: str, value: str | datetime) -> int:
         found = value if isinstance(value, datetime) else datetime.fromisoformat(value.strip())
     except ValueError as error:
         raise ConfigurationError(
-            f"{name}={value!r} is no instant.", remedy="Write it as 2026-11-28T13:00:00+00:00."
+            f"{name}={value!r} is not an instant.", remedy="Write it as 2026-11-28T13:00:00+00:00."
         ) from error
     if found.utcoffset() is None:
         raise ConfigurationError(f"{name}={value} has no time zone.", remedy="Write it as 2026-11-28T13:00:00+00:00.")

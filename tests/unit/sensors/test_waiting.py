@@ -218,7 +218,7 @@ def test_all_that_ask_the_same_share_each_look(store: SQLStore, monkeypatch: pyt
     [
         ({"until": "2027-01-15T08:00:00"}, "no time zone"),
         ({"until": ""}, "no data interval"),
-        ({"until": "soon"}, "no instant"),
+        ({"until": "soon"}, "not an instant"),
         ({"since": UNTIL}, "is not before"),
     ],
 )
