@@ -77,6 +77,7 @@ SECTIONS: dict[str, tuple[str, str]] = {
     "GapFound": ("a gap", "operations.md#a-gap"),
     "ShardsFailed": ("errors of the service", "reading.md#errors-of-the-service"),
     "Starving": ("runs are green but nothing is read", "operations.md#runs-are-green-but-nothing-is-read"),
+    "WaitEnded": ("waiting", "waiting.md"),
 }
 
 #: What the columns of a batch's records mean.

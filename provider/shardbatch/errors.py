@@ -382,3 +382,9 @@ class Starving(ShardbatchError):
         "'airflow shardbatch release'."
     )
     retryable = False
+
+
+class WaitEnded(ShardbatchError):
+    """What a sensor waits for can never be."""
+
+    retryable = False

@@ -19,6 +19,7 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [{"integration-name": INTEGRATION, "tags": ["service"]}],
         "operators": [{"integration-name": INTEGRATION, "python-modules": _modules("operators")}],
         "hooks": [{"integration-name": INTEGRATION, "python-modules": _modules("hooks", "hooks.streams")}],
+        "sensors": [{"integration-name": INTEGRATION, "python-modules": _modules("sensors")}],
         "triggers": [{"integration-name": INTEGRATION, "python-modules": ["shardbatch.triggers"]}],
         "cli": ["shardbatch.cli.get_cli_commands"],
         "config": {"shardbatch": {"description": "Defaults of this deployment.", "options": OPTIONS}},
