@@ -70,8 +70,11 @@ def watermark(application: Application, leases: Sequence[Lease]) -> Watermark:
     rows = {lease.shard_id: lease for lease in leases if not lease.scope}
     seen = _seen(rows)
     found = [Hold(lease.shard_id, _of_row(lease, seen)) for lease in rows.values() if not lease.completed]
+    found += [Hold(lease.shard_id, None) for lease in rows.values() if lease.completed and _is_reset(lease)]
     if application.importing is not None:
         found.append(Hold("leases of another library that are being taken over", None))
+    elif not rows:  # a restart may have removed them: what was listed then tells nothing any more
+        found.append(Hold("a stream of which no shard has a row", None))
     elif application.key_space is not None:
         found += _uncovered(application, application.key_space, rows, seen)
     else:
@@ -108,7 +111,7 @@ def _seen(rows: Mapping[str, Lease]) -> dict[str, Bound]:
     for name in sorted(rows, key=lambda name: depth[name]):
         lease = rows[name]
         own = lease.committed_up_to_ms
-        if ResetHolder.parse(lease.lease_owner) is not None:
+        if _is_reset(lease):
             seen[name] = None
         elif own is not None:
             seen[name] = own - MARGIN_MS
@@ -118,10 +121,15 @@ def _seen(rows: Mapping[str, Lease]) -> dict[str, Bound]:
     return seen
 
 
+def _is_reset(lease: Lease) -> bool:
+    """Whether a reset holds it, which may be about to take back what was seen."""
+    return ResetHolder.parse(lease.lease_owner) is not None
+
+
 def _of_row(lease: Lease, seen: Mapping[str, Bound]) -> Bound:
     """The bound of an open shard: what was seen, or the instant from which on its records are wanted."""
     begins = lease.checkpoint.timestamp_ms
-    if begins is None or ResetHolder.parse(lease.lease_owner) is not None:
+    if begins is None or _is_reset(lease):
         return seen[lease.shard_id]
     known = seen[lease.shard_id]
     return begins - MARGIN_MS if known is None else max(known, begins - MARGIN_MS)
