@@ -13,7 +13,7 @@ from shardbatch.control.reset import reset
 from shardbatch.control.status import committed_up_to, status
 from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS
 from shardbatch.core.ports import Capabilities, Page
-from shardbatch.core.position import TRIM_HORIZON, Position
+from shardbatch.core.position import TRIM_HORIZON, Position, at_timestamp
 from shardbatch.core.watermark import Watermark
 from shardbatch.errors import SourceError, Throttled
 from tests.support.rig import Rig
@@ -60,6 +60,11 @@ def rig_of(folder: Path, stream: Stream) -> Rig:
 
 def mark(rig: Rig) -> Watermark:
     return committed_up_to(rig.store, rig.namespace)
+
+
+def later(rig: Rig, ms: int) -> None:
+    rig.stream.now_ms += ms
+    rig.time.ms += ms
 
 
 @pytest.fixture
@@ -153,6 +158,40 @@ def test_a_reset_begins_it_anew_and_a_forward_one_says_from_when_it_is_complete(
     assert (found.ms, found.resets) == (None, resets + 1)
     rig.run("r2")
     assert mark(rig).ms is not None
+    assert mark(rig).complete_from_ms is None
+
+
+def test_a_reset_on_of_a_completed_shard_promises_nothing_of_children_that_begin_there_too(rig: Rig) -> None:
+    rig.stream.put("a")
+    rig.run("r1")
+    (parent,) = rig.stream.shards
+    later(rig, 1_000)
+    children = rig.stream.split(parent)
+    hidden = {shard_id: rig.stream.shards.pop(shard_id) for shard_id in children}
+    rig.run("r2")  # the parent is read to its end, and no child is listed yet
+    rig.stream.shards.update(hidden)
+    passed_over = rig.stream.put("b", "c")
+    later(rig, 600_000)
+    moved_to = rig.stream.now_ms
+    done(reset, rig, shards=[parent], to=at_timestamp(moved_to))
+    assert mark(rig).complete_from_ms == moved_to
+    for run in ("r3", "r4"):
+        rig.run(run)
+    assert not set(passed_over) & set(rig.committed())
+    assert (mark(rig).ms or 0) >= moved_to - MARGIN_MS
+    assert mark(rig).complete_from_ms == moved_to
+
+
+def test_a_reset_back_of_a_lineage_leaves_out_nothing_though_old_shards_ended_before_the_instant(rig: Rig) -> None:
+    rig.stream.put("a")
+    (parent,) = rig.stream.shards
+    rig.stream.split(parent)
+    rig.run("r1")
+    later(rig, 600_000)
+    target = rig.stream.now_ms
+    rig.stream.put("b", "c", "d", "e")
+    rig.run("r2")
+    done(reset, rig, every=True, to=at_timestamp(target - 1))
     assert mark(rig).complete_from_ms is None
 
 
