@@ -37,10 +37,11 @@ class Watermark:
     """Every record that arrived before ``ms`` is in a committed batch or in a recorded gap; ``None`` if that cannot be
     said of any instant.
 
-    The promise begins at ``complete_from_ms``: where the application began, or to where a person moved it on. ``None``:
-    with the oldest record that the stream had at the first claim, or, for a stream that knows no instants, at the tips
-    that it had then. ``holds`` names what holds it back, the least first, at most :data:`MOST_NAMED`. ``resets`` counts
-    what may lower it: two watermarks with the same number are of one history, and the greater one holds.
+    The promise begins at ``complete_from_ms``: where the application began, to where a person moved it on, or when it
+    took over what another library had read. ``None``: with the oldest record that the stream had at the first claim,
+    or, for a stream that knows no instants, at the tips that it had then. ``holds`` names what holds it back, the least
+    first, at most :data:`MOST_NAMED`. ``resets`` counts what may lower it: two watermarks with the same number are of
+    one history, and the greater one holds.
 
     Instants are milliseconds since the epoch, UTC, by the stream's clock.
     """
@@ -73,7 +74,8 @@ def watermark(application: Application, leases: Sequence[Lease]) -> Watermark:
     found += [Hold(lease.shard_id, None) for lease in rows.values() if lease.completed and _is_reset(lease)]
     if application.importing is not None:
         found.append(Hold("leases of another library that are being taken over", None))
-    elif not rows:  # a restart may have removed them: what was listed then tells nothing any more
+    elif not rows:
+        # A restart may have removed them: what was listed before it tells nothing any more.
         found.append(Hold("a stream of which no shard has a row", None))
     elif application.key_space is not None:
         found += _uncovered(application, application.key_space, rows, seen)

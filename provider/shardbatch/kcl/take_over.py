@@ -15,6 +15,7 @@ from datetime import timedelta
 from shardbatch.control.action import TRIES, Action, Done
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
+from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Say, Source
 from shardbatch.core.position import TRIM_HORIZON, Position
@@ -70,8 +71,9 @@ def import_kcl(
         return told
     if any(item.result == "left" for item in told):
         return tuple(item for item in told if item.result == "left")
+    complete_from_ms = _complete_from(action, source, plan)
     _watch(action, kcl, seen, identity, watched, say)
-    return _write(action, plan, kcl, seen, identity)
+    return _write(action, plan, kcl, seen, identity, complete_from_ms)
 
 
 def _require_choice(start: Position | None, watched: timedelta) -> None:
@@ -118,6 +120,14 @@ def _stands(row: Lease | None, taken: Taken) -> bool:
     return row is not None and (row.checkpoint, row.completed) == (taken.position, taken.completed)
 
 
+def _complete_from(action: Action, source: Source, plan: Sequence[Taken]) -> int:
+    """The instant from which on our batches have all records (PROTOCOL C8): what KCL has read is in none of them, and
+    it has read nothing since its leases were looked at; nor is what arrived before an instant that was given."""
+    there = source.clock_ms()
+    now_ms = action.now_ms() + CLOCKS_APART_MS if there is None else there + MARGIN_MS
+    return max([now_ms, *(ms for ms in (taken.position.timestamp_ms for taken in plan) if ms is not None)])
+
+
 def _watch(
     action: Action, kcl: KclLeases, seen: Sequence[KclLease], identity: str, watched: timedelta, say: Say
 ) -> None:
@@ -147,7 +157,12 @@ def _require_still(kcl: KclLeases, seen: Sequence[KclLease], identity: str) -> N
 
 
 def _write(
-    action: Action, plan: Sequence[Taken], kcl: KclLeases, seen: Sequence[KclLease], identity: str
+    action: Action,
+    plan: Sequence[Taken],
+    kcl: KclLeases,
+    seen: Sequence[KclLease],
+    identity: str,
+    complete_from_ms: int,
 ) -> tuple[Done, ...]:
     text = f"{len(seen)} leases of the KCL table {kcl.name}"
     note = action.note(text)
@@ -157,7 +172,7 @@ def _write(
     if any(item.result == "left" for item in told):
         return tuple(told)
     _require_still(kcl, seen, identity)  # a worker may have come to life meanwhile
-    while row.importing is not None and not action.store.replace(row, row.imported(note)):
+    while row.importing is not None and not action.store.replace(row, row.imported(note, complete_from_ms)):
         row = action.expect_application()
     return (Done("application", str(action.namespace), "", "imported", effect=f"reads {identity}"), *told)
 
