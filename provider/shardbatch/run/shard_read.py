@@ -88,7 +88,7 @@ class _Tally:
     def add(self, page: Page) -> None:
         """Count a page."""
         self.page = page
-        self.end.add(page, self.trail.seen_ms, moved=page.next != self.next)
+        self.end.add(page, self.trail.taken_ms, moved=page.next != self.next)
         if page.next != self.next and not page.next.searching:
             self.last = page.next.sequence_number
         self.next = page.next

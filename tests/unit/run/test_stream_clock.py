@@ -123,6 +123,18 @@ def test_a_stream_that_tells_no_time_counts_by_the_worker_less_what_clocks_diffe
     assert found < stream.now_ms
 
 
+def test_a_pushed_answer_counts_from_when_it_was_asked_for_also_by_the_workers_clock(tmp_path: Path) -> None:
+    stream = Stream()
+    stream.tells_time = False
+    rig = rig_of(tmp_path, stream)
+    asked_ms = rig.time.ms - 200_000
+    stream.pushes_since = asked_ms / 1000
+    rig.run("r1")
+    assert (mark(rig).ms or 0) <= asked_ms - CLOCKS_APART_MS - MARGIN_MS
+    (row,) = rig.consumer().leases()
+    assert (row.caught_up_ms or 0) <= asked_ms  # a look at the tip is as old
+
+
 def test_a_refused_question_for_the_time_ends_no_read(rig: Rig) -> None:
     rig.stream.put("a")
     found = rig.claim("r1")
