@@ -142,8 +142,8 @@ class _Tally:
             return False
         done = self.end.here(page, self.last_arrival_ms if page.records.num_rows else None)
         if self.end.seen_ms is not None:
+            # No tip of the stream's clock: a lag may be a count or a flag, and a watermark is a promise.
             self.caught_up_ms = max(self.caught_up_ms or 0, self.end.seen_ms)
-            self.tip_ms = max(self.tip_ms or 0, self.end.seen_ms - CLOCKS_APART_MS)
         return done
 
 
