@@ -242,11 +242,11 @@ def effect_of(row: Lease, to: Position, shown: Sequence[tuple[int, int]] = ()) -
     :param shown: bounds of intervals whose output live readers see too.
     """
     parts = [f"from {row.checkpoint} to {to}"]
-    if row.checkpoint == to and not row.completed:
-        parts.append("which is where it stands")
-    elif over := skipped(row, to, ""):
+    if over := skipped(row, to, ""):
         text = "SKIPS records{}: what lies between is never read, and the next batch tells it as a gap"
         parts.append(text.format(_span(over)))
+    elif row.checkpoint == to and not row.completed:
+        parts.append("which is where it stands")
     elif (row.checkpoint.exact and not row.checkpoint.searching) or row.completed:
         parts.append("reads again what was committed from there on")
     if shown and row.begins != lowest(row.begins or to, to):
