@@ -90,14 +90,18 @@ def watermark(application: Application, leases: Sequence[Lease]) -> Watermark:
 def listed_whole(listing: Iterable[Shard], rows: Iterable[Lease], *, lineage: bool) -> bool:
     """Whether a listing lacks nothing as far as it shows, and all of it has rows (PROTOCOL C4).
 
-    A shard that is over, by the listing or by its row, has to have a child there: children appear late.
+    A shard that is over, by the listing or by its row, has to have a child there, since children appear late; unless it
+    will never have one.
     """
     listed = list(listing)
     parents = {parent for shard in listed for parent in shard.parent_shard_ids}
     known = {lease.shard_id: lease for lease in rows}
     for shard in listed:
         row = known.get(shard.shard_id)
-        if row is None or (lineage and (shard.closed or row.completed) and shard.shard_id not in parents):
+        if row is None:
+            return False
+        over = lineage and not shard.leaf and (shard.closed or row.completed)
+        if over and shard.shard_id not in parents:
             return False
     return True
 

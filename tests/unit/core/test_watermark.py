@@ -162,6 +162,8 @@ def test_a_shard_that_was_completed_since_may_have_had_a_late_child(later_ms: in
         ([Shard("a", closed=True)], [row("a", None)], False),
         ([Shard("a")], [row("a", None, completed=True)], False),
         ([Shard("a", closed=True), Shard("b", ("a",))], [row("a", None, completed=True), row("b", None)], True),
+        ([Shard("a", closed=True, leaf=True)], [row("a", None, completed=True)], True),
+        ([Shard("a", closed=True, leaf=True)], [], False),
     ],
     ids=[
         "all have rows",
@@ -169,6 +171,8 @@ def test_a_shard_that_was_completed_since_may_have_had_a_late_child(later_ms: in
         "closed, its child is late",
         "read to its end, listed open",
         "with its child",
+        "a leaf of a stream that takes no more records",
+        "a leaf without a row",
     ],
 )
 def test_a_listing_is_whole(listing: list[Shard], rows: list[Lease], whole: bool) -> None:
