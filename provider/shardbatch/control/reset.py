@@ -35,12 +35,15 @@ TARGETS = (
 )
 #: How a sequence number of any length may be given.
 _SEQUENCE = "sequence:"
+#: Places that have a name; it may stand in any letters.
+_NAMES = ("TRIM_HORIZON", "LATEST", "SHARD_END")
 #: A number with fewer digits may be a date or an epoch (of nanoseconds: 19).
 SHORTEST_SEQUENCE = 21
 
 
 def target_of(text: str | datetime) -> Position:
-    """The position of a person's words: ``TRIM_HORIZON``, an instant in ISO form, or a checkpoint as ``shards`` shows.
+    """The position of a person's words: ``TRIM_HORIZON`` in any letters, an instant in ISO form, or a checkpoint as
+    ``shards`` shows.
 
     A number of fewer than 21 digits is taken for a sequence number only as ``sequence:NUMBER``: it may be meant as a
     date or an epoch.
@@ -305,7 +308,7 @@ def _position(text: str) -> Position:
             f"{text!r} may be a date, an epoch or a sequence number.",
             remedy=f"Give an instant like 2026-11-28T00:00:00+00:00, or {_SEQUENCE}{text}.",
         )
-    return Position.parse(text)
+    return Position.parse(text.upper() if text.upper() in _NAMES else text)
 
 
 def _instant(text: str) -> datetime | None:

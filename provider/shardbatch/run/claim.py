@@ -60,6 +60,15 @@ class Claim:
     shards: int = 0
     held: tuple[str, ...] = ()
 
+    @property
+    def nothing(self) -> str:
+        """Why this run has nothing to do, in one line; empty if it has."""
+        if self.outcome is Outcome.NOTHING:
+            return "Nothing new: every known shard is completed, or waits for its parents or its instant."
+        if self.outcome is Outcome.HELD:
+            return f"Nothing was read: others hold {len(self.held)} shards: {shortlist(self.held, most=3)}."
+        return ""
+
 
 def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim:
     """Find this run's work.
@@ -316,8 +325,9 @@ def _nothing(consumer: Consumer, found: Plan, stamped: Stamped) -> Claim:
     if consumer.interval is not None and (found.takeable or found.held or found.waiting):
         raise untaken(consumer, found, stamped)
     if not found.held and not found.takeable:
-        consumer.say("Nothing new: every known shard is completed, or waits for its parents or its instant.")
-        return Claim(Outcome.NOTHING)
+        found_none = Claim(Outcome.NOTHING)
+        consumer.say(found_none.nothing)
+        return found_none
     held = tuple(described(consumer, lease, stamped) for lease in found.held)
     held += tuple(f"{lease.shard_id} went to another run just now" for lease in found.takeable)
     for line in held[:MOST_HELD]:
@@ -332,4 +342,6 @@ def _nothing(consumer: Consumer, found: Plan, stamped: Stamped) -> Claim:
                 len(held), consumer.namespace, waited / 1000, shortlist(held, most=3, between="; ")
             )
         )
-    return Claim(Outcome.HELD, held=held)
+    found_held = Claim(Outcome.HELD, held=held)
+    consumer.say(found_held.nothing)
+    return found_held

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from datetime import timedelta
 
-from shardbatch.core.expiry import Kept, born_after, looked, tip_seen
+from shardbatch.core.expiry import Kept, all_read, born_after, looked, tip_seen
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Capabilities, Page
@@ -42,6 +42,22 @@ def longest_ms(can: Capabilities) -> int:
     return min(CLOCKS_APART_MS, lives)
 
 
+class Ancestors:
+    """The rows of the shards above those that one task reads. A row that was read to its end is asked for once, for
+    nothing is added to it: else each shard of a long lineage without records would ask for all rows above it."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._ended: dict[str, Lease] = {}
+
+    def lease(self, shard_id: str) -> Lease | None:
+        """One row."""
+        row = self._ended.get(shard_id) or self._consumer.lease(shard_id)
+        if row is not None and all_read(row):
+            self._ended[shard_id] = row
+        return row
+
+
 class Continuity:
     """The trail of one read of one shard. ``gaps`` are those of its slice, the lease's skipped ones first. ``seen_ms``
     is the latest instant at which the answer just given was surely true, and ``seen_at`` the same moment on the
@@ -51,8 +67,9 @@ class Continuity:
     stands still while a machine sleeps and the other one may be set back.
     """
 
-    def __init__(self, consumer: Consumer, lease: Lease, kept: Callable[[], Kept]) -> None:
+    def __init__(self, consumer: Consumer, lease: Lease, kept: Callable[[], Kept], above: Ancestors) -> None:
         self._consumer = consumer
+        self._above = above
         self._lease = lease
         self._kept = kept
         self._longest_ms = longest_ms(consumer.source.capabilities)
@@ -208,7 +225,7 @@ class Continuity:
             known.append(tip_seen(lease, now))
         if not place.exact:
             known.append(looked(lease.caught_up_ms, now) if consumer.interval is None else None)
-            born = born_after(lease, consumer.lease, now)
+            born = born_after(lease, self._above.lease, now)
             known.append(born.ms if born else None)
         known.append(place.timestamp_ms)  # what is older than its start is not wanted
         return max((ms for ms in known if ms is not None), default=None)

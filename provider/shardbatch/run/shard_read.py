@@ -18,8 +18,9 @@ from shardbatch.core.position import SHARD_END
 from shardbatch.core.slice import NOTHING_ODD, Slice
 from shardbatch.core.stop import Stop
 from shardbatch.core.waiting import NO_WAITING, Waiting
+from shardbatch.run.batch_status import arrived
 from shardbatch.run.consumer import Consumer
-from shardbatch.run.continuity import Continuity
+from shardbatch.run.continuity import Ancestors, Continuity
 from shardbatch.run.hold import Held
 from shardbatch.run.read_end import ReadEnd, told_lag
 from shardbatch.run.shard_errors import Stopped, is_shards_own
@@ -28,8 +29,6 @@ from shardbatch.run.turns import Pages
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Seconds between two lines of progress of one shard.
-PROGRESS_EVERY = 15.0
 NOTHING_FOUND = (
     "Shard {0}: nothing was read after {1} within the limits, and its tip was not seen ({2}). "
     "The next run begins at the same place. If that goes on, give a run more time (ReadLimits.duration): a long "
@@ -45,7 +44,8 @@ class ShardRead:
     ``waited`` is told what the service's limits cost a read that leaves no slice to say so. ``stop`` ends the read, and
     what it has is dropped; ``hurry`` ends it, and what it has is landed. ``enrol`` sees to the children of a shard at
     its end, before that is landed. ``stream_time`` tells the stream's own time at a moment of both of this worker's
-    clocks, the monotonic one first.
+    clocks, the monotonic one first. ``came`` is told after every page what the shard came to. ``above`` are the rows of
+    its ancestors, for all shards of a task.
     """
 
     consumer: Consumer
@@ -61,6 +61,8 @@ class ShardRead:
     timed_by: Stop = Stop.DURATION
     enrol: Callable[[str, Page], Page] = lambda shard_id, end: end
     stream_time: Callable[[float, int], int] = lambda monotonic, now_ms: now_ms - CLOCKS_APART_MS
+    came: Callable[[str, int, int, int | None, Waiting], None] = lambda *told: None
+    above: Ancestors | None = None
 
 
 class _Tally:
@@ -77,7 +79,7 @@ class _Tally:
         self.caught_up_ms: int | None = None
         self.tip_ms: int | None = None
         self.stream_time = read.stream_time
-        self.trail = Continuity(read.consumer, lease, read.kept)
+        self.trail = Continuity(read.consumer, lease, read.kept, read.above or Ancestors(read.consumer))
         self.oddities = NOTHING_ODD
         self.page: Page | None = None
         self.interval = read.consumer.interval
@@ -170,8 +172,8 @@ def read_shard(read: ShardRead) -> Pages:
             if tally.end.cut is not None and tally.next == lease.checkpoint and tally.nothing_told:
                 raise tally.end.cut
         read.held.stop = Stop.LOST if lost else _stop_of(read, tally)
-        _tell_end(read, tally, read.held.stop)
         landed = None if lost else _slice(tally, writer)
+        _tell_end(read, tally, read.held.stop, landed)
     except BaseException:
         if tally is not None:
             read.waited(tally.waiting)
@@ -195,12 +197,18 @@ def read_shard(read: ShardRead) -> Pages:
     return None if read.held.lost else read.held.row.pending
 
 
-def _tell_end(read: ShardRead, tally: _Tally, stop: Stop) -> None:
-    """Say how far the shard was read; not of each that has nothing new, which most may be."""
+def _tell_end(read: ShardRead, tally: _Tally, stop: Stop, landed: Slice | None) -> None:
+    """Say from where to where the shard was read, and why no further; not of each that has nothing new, which most may
+    be: their task names them in one line."""
     records = tally.budget.records
     if records or tally.waiting or stop is not Stop.TIP:
+        when = "" if landed is None else arrived(landed.min_arrival_ms, landed.max_arrival_ms)
+        when = f" that arrived {when}" if when else ""
         waited = f"; {tally.waiting}" if tally.waiting else ""
-        read.consumer.say(f"Shard {read.held.shard_id}: {records} records, read {stop}{waited}.")
+        read.consumer.say(
+            f"Shard {read.held.shard_id}: {records} records{when}, from {tally.lease.checkpoint} to {tally.next}, "
+            f"read {stop}{waited}."
+        )
 
 
 def _stop_of(read: ShardRead, tally: _Tally) -> Stop:
@@ -239,8 +247,6 @@ def _unnamed(held: Held, landed: Slice, begun: Slice | None) -> bool:
 
 
 def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[None, bool | None, None]:
-    clock = read.consumer.clock
-    shown = clock.monotonic()
     pages = tally.trail.pages()
     while True:
         try:
@@ -263,16 +269,7 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
         wanted = tally.wanted(page)
         if wanted.num_rows:
             writer.write(wanted)
-        if clock.monotonic() - shown > PROGRESS_EVERY:
-            shown = clock.monotonic()
-            read.consumer.say(
-                "Shard {}: {} records so far{}{}.".format(
-                    tally.lease.shard_id,
-                    tally.budget.records,
-                    "" if tally.lag is None else f", {tally.lag} ms behind",
-                    f"; {tally.waiting}" if tally.waiting else "",
-                )
-            )
+        read.came(read.held.shard_id, tally.budget.records, tally.budget.bytes, tally.lag, tally.waiting)
         if tally.end.cut is not None or tally.done() or read.hurry.is_set():
             return
         if (yield):

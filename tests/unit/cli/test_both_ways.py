@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,6 +22,7 @@ from shardbatch import (
     AdoptRootOperator,
     DropBatchOperator,
     ForgetRootOperator,
+    ImportPositionsOperator,
     KinesisStream,
     ParkBatchOperator,
     ReleaseOperator,
@@ -287,6 +289,27 @@ REFUSED: list[tuple[str, Any, tuple[str, ...], dict[str, Any], str]] = [
     ("forget-root", ForgetRootOperator, ("--root", "/x", "--batch", "b7"), {"root": "/x", "batch_id": "b7"}, "'b7'"),
     ("adopt-root", AdoptRootOperator, ("--root", "/lake"), {"root": "/lake"}, "Give --staging (staging= of the"),
     ("sum-markers", SumMarkersOperator, ("--root", "/lake"), {"root": "/lake"}, "Give --staging (staging= of the"),
+    (
+        "positions import",
+        ImportPositionsOperator,
+        (os.devnull, "--format", "bloop"),
+        {"positions": "", "format": "bloop"},
+        "InvalidToken: The positions are not JSON",
+    ),
+    (
+        "positions import",
+        ImportPositionsOperator,
+        (os.devnull, "--format", "json"),
+        {"positions": "", "format": "{{ 'json' }}"},
+        "Choose 'bloop'",
+    ),
+    (
+        "positions import",
+        ImportPositionsOperator,
+        (os.devnull, "--format", "bloop", "--start", "5"),
+        {"positions": "", "format": "bloop", "start": "5"},
+        "may be a date",
+    ),
 ]
 
 

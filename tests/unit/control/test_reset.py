@@ -499,7 +499,8 @@ def test_a_choice_that_makes_no_sense_is_refused(rig: Rig, chosen: dict[str, Any
 
 def test_targets_are_read_as_people_and_the_list_of_shards_write_them() -> None:
     moment = datetime(2026, 11, 28, tzinfo=UTC)
-    assert target_of("TRIM_HORIZON") == TRIM_HORIZON
+    for word in ("TRIM_HORIZON", "trim_horizon", "Trim_Horizon"):  # B-11
+        assert target_of(word) == TRIM_HORIZON
     assert target_of("2026-11-28T00:00:00+00:00") == target_of(moment) == at_timestamp(1_795_824_000_000)
     assert target_of("2026-11-28T00:00:00Z") == target_of(moment)
     number = "49590338271490256608559692538361571095921575989136588898"
@@ -514,6 +515,8 @@ def test_targets_are_read_as_people_and_the_list_of_shards_write_them() -> None:
     ("text", "told_text"),
     [
         ("LATEST", "not a fixed place"),
+        ("latest", "not a fixed place"),
+        ("shard_end", "the end of a shard"),
         ("SHARD_END", "end of a shard"),
         ("2026-11-28T00:00:00", "no time zone"),
         ("yesterday", "cannot go to 'yesterday'"),

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.errors import InvalidAnswer
+from shardbatch.sources.aws.calls import unreadable
 from shardbatch.sources.records import batch_of, times_of
 
 
@@ -76,9 +77,8 @@ def decode(body: bytes) -> Decoded:
     """
     try:
         answer = _parse(body)
-    except msgspec.MsgspecError as error:
-        # The parser's words name a place and a type, never a value.
-        raise InvalidAnswer(f"A GetRecords answer of {len(body)} bytes cannot be parsed: {error}.") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise unreadable("A GetRecords answer", body, error) from error
     return _columns(answer, answer.NextShardIterator)
 
 
@@ -89,8 +89,8 @@ def decode_event(payload: bytes) -> Decoded:
     """
     try:
         event = _parse_event(payload)
-    except msgspec.MsgspecError as error:
-        raise InvalidAnswer(f"An event of {len(payload)} bytes cannot be parsed: {error}.") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise unreadable("An event", payload, error) from error
     return _columns(event, event.ContinuationSequenceNumber)
 
 
