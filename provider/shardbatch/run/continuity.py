@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from math import ceil
 
 from shardbatch.core.expiry import Kept, all_read, born_after, looked, tip_seen
 from shardbatch.core.interval import CLOCKS_APART_MS
@@ -166,7 +167,7 @@ class Continuity:
         """Of an answer that was pushed only this moment is sure. By the other clock it is worked out once, from the
         first answer that it brought: the monotonic one may stand still between two of them."""
         if self._pushed is None or self._pushed[0] != asked:
-            self._pushed = asked, self.seen_ms - int(max(0.0, self.seen_at - asked) * 1000)
+            self._pushed = asked, self.seen_ms - ceil(max(0.0, self.seen_at - asked) * 1000)
         self.seen_at, self.seen_ms = min(self.seen_at, asked), min(self.seen_ms, self._pushed[1])
 
     def _left(self, page: Page, now: int) -> bool:
