@@ -126,6 +126,8 @@ class Breaker(Meetings):
             self.world.time.ms += ages * 1000
             self.world.stream.reshard(1, merge=merge)
             self.world.stream.put(*keys)
+        if start == "latest":
+            self.world.time.ms += ages * 1000
         if start == "instant":
             self.world.start = at_timestamp(self.world.time.ms - ages * 700)
         self.world.say(f"A {self.kind} with {of_table}")
@@ -355,10 +357,10 @@ class Breaker(Meetings):
         self.world.stream.reshard(at, merge=merge)
         self.go_on(data)
 
-    @rule(data=st.data(), hours=st.sampled_from([0.05, 0.5, 2, 13, 25]))
+    @rule(data=st.data(), hours=st.sampled_from([0.05, 0.5, 2, 13, 25, 50]))
     @precondition(lambda self: self.theme in TIME and self.spent["wait"] < 5)
     def time_passes(self, data: Any, hours: float) -> None:
-        """Leases and attempts look old, and after a day records expire."""
+        """Leases and attempts look old, after a day records expire, and after two rows of old shards may go."""
         self.spent["wait"] += 1
         self.world.time.ms += int(timedelta(hours=hours).total_seconds() * 1000)
         self.go_on(data)
