@@ -82,6 +82,7 @@ class Breaker(Meetings):
         ages=st.sampled_from([0, 0, 1, 50, 70, 3600]),
         reach=st.booleans(),
         lag=st.sampled_from([True, True, False]),
+        word=st.sampled_from(["", "", "trimmed", "counted"]),
         habits=st.binary(min_size=16, max_size=16),
         trims=st.sampled_from([0, 0, 1, 2]),
         switches=st.sampled_from([0, 0, 0, 0, 1, 2]),
@@ -97,6 +98,7 @@ class Breaker(Meetings):
         ages: int,
         reach: bool,
         lag: bool,
+        word: str,
         habits: bytes,
         trims: int,
         switches: int,
@@ -105,8 +107,8 @@ class Breaker(Meetings):
         """A stream that may have been resharded already, with so many seconds between its generations, and a run that
         is about to begin, perhaps at an instant between the last two.
 
-        Its service tells a ``lag``, or says of an answer only whether it is at the tip; that of a table has ``habits``,
-        and may trim records before their time, and be switched off and on, so often.
+        Its service tells a ``lag``, or says of an answer only whether it is at the tip, and of a trimmed place what the
+        ``word`` is. That of a table has ``habits``, may trim records before their time, and may be switched off and on.
         """
         themes = os.environ.get("BREAKER_THEMES", THEMES[self.kind]).split()
         self.theme, self.trims, self.switches = themes[theme % len(themes)], trims, switches
@@ -117,7 +119,7 @@ class Breaker(Meetings):
         begins = LATEST if start == "latest" else TRIM_HORIZON
         self.world = World(self.store, namespace(), begins, shards, plans, of_table)
         self.world.reachable = reach
-        self.world.stream.tells_lag = lag
+        self.world.stream.tells_lag, self.world.stream.word = lag, word
         self.author(plans)
         self.laws = Laws(self.world)
         self.spent = Counter()
