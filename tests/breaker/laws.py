@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from shardbatch.core.batch import DROPPED, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.rows import SHARD_LEASE, Key
-from shardbatch.core.slice import Slice
+from shardbatch.core.slice import Gap, Slice
 from shardbatch.errors import NothingFinished
 from shardbatch.run import Committed
 from shardbatch.run.attempt import over
@@ -153,6 +153,8 @@ class Laws:
         assert len(rows) == batch.records, f"{name}: miscounted"
         self.books.commit(name, batch.scope, slices, rows, batch.batch_id)
         for landed in slices:
+            for gap in landed.gaps:
+                self._counted(name, landed.shard_id, gap)
             left = any(gap.reason == LEFT for gap in landed.gaps)
             gone = has_left(self.world, landed.shard_id)
             assert gone or not left, f"{name}: {landed.shard_id} is there, and is said to have left the stream"
@@ -161,6 +163,12 @@ class Laws:
                 self._after_parents(name, entry)
         for landed in slices:
             self._parents(name, batch.scope, landed.shard_id)
+
+    def _counted(self, name: str, shard_id: str, gap: Gap) -> None:
+        """A gap has as many records as the service said, to its end."""
+        if gap.records is not None and gap.first_available is not None:
+            lost = self.world.stream.lost(shard_id, gap.after, gap.first_available)
+            assert gap.records == len(lost), f"{name}: {len(lost)} records are lost of {shard_id} after {gap.after}"
 
     def _after_parents(self, name: str, landed: Slice) -> None:
         """Records are committed after all those of the shards that theirs comes from, but for what a reset passed

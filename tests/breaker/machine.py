@@ -82,6 +82,7 @@ class Breaker(Meetings):
         ages=st.sampled_from([0, 0, 1, 50, 70, 3600]),
         reach=st.booleans(),
         lag=st.sampled_from([True, True, False]),
+        word=st.sampled_from(["", "", "trimmed", "counted"]),
         habits=st.binary(min_size=16, max_size=16),
         trims=st.sampled_from([0, 0, 1, 2]),
         switches=st.sampled_from([0, 0, 0, 0, 1, 2]),
@@ -97,6 +98,7 @@ class Breaker(Meetings):
         ages: int,
         reach: bool,
         lag: bool,
+        word: str,
         habits: bytes,
         trims: int,
         switches: int,
@@ -105,8 +107,8 @@ class Breaker(Meetings):
         """A stream that may have been resharded already, with so many seconds between its generations, and a run that
         is about to begin, perhaps at an instant between the last two.
 
-        Its service tells a ``lag``, or says of an answer only whether it is at the tip; that of a table has ``habits``,
-        and may trim records before their time, and be switched off and on, so often.
+        Its service tells a ``lag``, or says of an answer only whether it is at the tip, and of a trimmed place what the
+        ``word`` is. That of a table has ``habits``, may trim records before their time, and may be switched off and on.
         """
         themes = os.environ.get("BREAKER_THEMES", THEMES[self.kind]).split()
         self.theme, self.trims, self.switches = themes[theme % len(themes)], trims, switches
@@ -117,7 +119,7 @@ class Breaker(Meetings):
         begins = LATEST if start == "latest" else TRIM_HORIZON
         self.world = World(self.store, namespace(), begins, shards, plans, of_table)
         self.world.reachable = reach
-        self.world.stream.tells_lag = lag
+        self.world.stream.tells_lag, self.world.stream.word = lag, word
         self.author(plans)
         self.laws = Laws(self.world)
         self.spent = Counter()
@@ -126,6 +128,8 @@ class Breaker(Meetings):
             self.world.time.ms += ages * 1000
             self.world.stream.reshard(1, merge=merge)
             self.world.stream.put(*keys)
+        if start == "latest":
+            self.world.time.ms += ages * 1000
         if start == "instant":
             self.world.start = at_timestamp(self.world.time.ms - ages * 700)
         self.world.say(f"A {self.kind} with {of_table}")
@@ -355,10 +359,10 @@ class Breaker(Meetings):
         self.world.stream.reshard(at, merge=merge)
         self.go_on(data)
 
-    @rule(data=st.data(), hours=st.sampled_from([0.05, 0.5, 2, 13, 25]))
+    @rule(data=st.data(), hours=st.sampled_from([0.05, 0.5, 2, 13, 25, 50]))
     @precondition(lambda self: self.theme in TIME and self.spent["wait"] < 5)
     def time_passes(self, data: Any, hours: float) -> None:
-        """Leases and attempts look old, and after a day records expire."""
+        """Leases and attempts look old, after a day records expire, and after two rows of old shards may go."""
         self.spent["wait"] += 1
         self.world.time.ms += int(timedelta(hours=hours).total_seconds() * 1000)
         self.go_on(data)
