@@ -118,8 +118,8 @@ class MemoryLanding:
     def check(self, namespace: Namespace) -> None:
         """Always there."""
 
-    def slice(self, namespace: Namespace, shard_id: str, after: Position) -> MemoryWriter:
-        return MemoryWriter(self, f"{shard_id}/{after}-{self.count()}")
+    def slice(self, namespace: Namespace, shard_id: str, after: Position, tenure: int) -> MemoryWriter:
+        return MemoryWriter(self, f"{shard_id}/{after}-t{tenure}-{self.count()}")
 
     def write_manifest(self, namespace: Namespace, batch_id: str, content: bytes) -> str:
         assert batch_id not in self.manifests, "a manifest is written once"

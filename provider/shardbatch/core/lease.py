@@ -30,7 +30,8 @@ class Lease(Row):
     when the row was added, or 0 (:data:`NEVER_MS`). ``note`` says what a person last did to it, when and why.
     ``begins`` is the lowest position that its reading ever began at; ``None`` on rows of version 1, where it is
     unknown. ``skipped`` is what a person passed over since the last batch; the next slice carries it as its first gaps.
-    ``staging`` is the folder in which the pending slice stands, ``None`` if unknown.
+    ``staging`` is the folder in which the pending slice stands, ``None`` if unknown. ``tenure`` is the counter with
+    which it was last taken: it tells one holding of the lease from every other, of the same owner too.
     """
 
     table = SHARD_LEASE
@@ -55,6 +56,7 @@ class Lease(Row):
     begins: Position | None = field(default=None, metadata=PLACE)
     skipped: tuple[Gap, ...] = field(default=(), metadata=column("text", gaps_of_text, gaps_to_text))
     staging: str | None = field(default=None, metadata=TEXT)
+    tenure: int = field(default=0, metadata=INT)
 
     @property
     def key(self) -> Key:
@@ -137,7 +139,7 @@ def add_imported(
 def take(lease: Lease, owner: str, group: str | None, now_ms: int) -> Lease:
     """L2: the lease is the owner's; a pending slice stays."""
     _require(lease.batch_id is None and not lease.completed, lease, "only an open, unstamped lease can be taken")
-    return lease._next(now_ms, lease_owner=owner, read_group=group)
+    return lease._next(now_ms, lease_owner=owner, read_group=group, tenure=lease.lease_count + 1)
 
 
 def renew(lease: Lease, owner: str, now_ms: int) -> Lease:
@@ -242,7 +244,7 @@ def seize(lease: Lease, holder: str, void: str | None, now_ms: int) -> Lease:
     A completed lease too; a pending slice stays until the lease is rewound.
     """
     _require(lease.batch_id in (None, void), lease, "a lease of a batch that may yet commit is not reset")
-    return lease._next(now_ms, lease_owner=holder, read_group=None, batch_id=None)
+    return lease._next(now_ms, lease_owner=holder, read_group=None, batch_id=None, tenure=lease.lease_count + 1)
 
 
 def rewind(

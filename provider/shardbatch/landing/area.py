@@ -91,10 +91,10 @@ class StagingArea(StartMarks):
                 f"The staging folder {self.uri} does not exist, nor does the folder that it should stand in."
             )
 
-    def slice(self, namespace: Namespace, shard_id: str, after: Position) -> ParquetSliceWriter:
-        """A writer of a new slice in a folder of its own."""
+    def slice(self, namespace: Namespace, shard_id: str, after: Position, tenure: int) -> ParquetSliceWriter:
+        """A writer of a new slice in a folder of its own, whose name tells the tenure of the lease."""
         self._require_root()
-        folder = layout.slice_folder(namespace, shard_id, after, secrets.token_hex(8))
+        folder = layout.slice_folder(namespace, shard_id, after, tenure, secrets.token_hex(8))
         return ParquetSliceWriter(
             self._files, self.root, folder, shard_id, compression=self._compression, sizes=self._sizes
         )

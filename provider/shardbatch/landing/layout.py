@@ -3,7 +3,7 @@
 
 ::
 
-    <staging>/<app>/<stream>/slices/<shard>/<after>-<unique>/part-NNNNN.parquet
+    <staging>/<app>/<stream>/slices/<shard>/<after>-t<tenure>-<unique>/part-NNNNN.parquet
     <staging>/<app>/<stream>/batches/<batch_id>/manifest.json
                                                /attempts/<attempt>
                                                /works/<work>/begun/<attempt>-<start_id>/begun.json
@@ -61,9 +61,9 @@ def namespace_folder(namespace: Namespace) -> str:
     return f"{quoted(namespace.app_name)}/{quoted(namespace.stream_name)}"
 
 
-def slice_folder(namespace: Namespace, shard_id: str, after: Position, unique: str) -> str:
-    """The folder of one slice; ``unique`` tells apart the tries of one read."""
-    return f"{namespace_folder(namespace)}/slices/{quoted(shard_id)}/{place(after)}-{unique}"
+def slice_folder(namespace: Namespace, shard_id: str, after: Position, tenure: int, unique: str) -> str:
+    """The folder of one slice that was read in a tenure of its lease; ``unique`` tells apart the tries of one read."""
+    return f"{namespace_folder(namespace)}/slices/{quoted(shard_id)}/{place(after)}-t{tenure}-{unique}"
 
 
 def part(number: int) -> str:

@@ -89,7 +89,7 @@ def test_an_object_of_any_size_reads_back(bucket: Bucket, unique_name: str, size
 
 def test_an_abandoned_slice_leaves_neither_object_nor_parts(bucket: Bucket, client: Any, unique_name: str) -> None:
     area = StagingArea(f"s3://{bucket.name}/{unique_name}", bucket.filesystem, compression="none")
-    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON, 1)
     for first in range(0, 50_000, 1_000):
         writer.write(page(first, 1_000, size=1_000))
     assert client.list_multipart_uploads(Bucket=bucket.name)["Uploads"]
@@ -136,7 +136,7 @@ def test_closing_does_not_show_what_could_not_be_written() -> None:
 def test_an_upload_that_fails_is_ended_and_shows_nothing() -> None:
     with recorder(refuse_the_second_part) as server:
         area = StagingArea("s3://lake/staging", over(server), compression="none")
-        writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON)
+        writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON, 1)
         with pytest.raises(StagingError, match="AccessDenied") as told:
             land(writer, 100)
         writer.abandon()
@@ -148,7 +148,7 @@ def test_an_upload_that_fails_is_ended_and_shows_nothing() -> None:
 def test_an_abandoned_slice_is_never_completed() -> None:
     with recorder() as server:
         writer = StagingArea("s3://lake/staging", over(server), compression="none").slice(
-            NAMESPACE, "shard-0", TRIM_HORIZON
+            NAMESPACE, "shard-0", TRIM_HORIZON, 1
         )
         for first in range(0, 50_000, 1_000):
             writer.write(page(first, 1_000, size=1_000))
@@ -329,7 +329,7 @@ def test_a_process_that_was_forked_is_told_to_open_its_own(monkeypatch: pytest.M
 
 def test_the_sizes_of_a_small_slice_are_those_of_the_objects(bucket: Bucket, client: Any, unique_name: str) -> None:
     area = StagingArea(f"s3://{bucket.name}/{unique_name}", bucket.filesystem, sizes=SMALL)
-    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON, 1)
     writer.write(page(0, 300, size=100))
     for file in writer.finish():
         assert client.head_object(Bucket=bucket.name, Key=f"{unique_name}/{file.path}")["ContentLength"] == file.bytes

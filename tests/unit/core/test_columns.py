@@ -68,6 +68,7 @@ ROWS: dict[str, Row] = {
         begins=at_timestamp(11),
         skipped=(GAP, Gap(TRIM_HORIZON)),
         staging="s3://lake/staging",
+        tenure=40,
     ),
     "shard_lease, bare": Lease(NAMESPACE, "", "s-1", None, 1, TRIM_HORIZON),
     "batch, full": Batch(
