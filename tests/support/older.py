@@ -21,7 +21,7 @@ LATER = {
     "shard_lease": {"caught_up_ms", "millis_behind_latest", "note", "begins", "skipped", "staging", "tenure"},
     "batch": {
         *("attempt_closed", "attempt_seen_ms", "gaps", "note", "unparked", "set_aside", "dropped", "roots"),
-        *("min_arrival_ms", "max_arrival_ms", "shared", "joins", "from_ms", "to_ms", "number"),
+        *("min_arrival_ms", "max_arrival_ms", "shared", "joins", "from_ms", "to_ms", "number", "retired_ms"),
     },
     "application": {
         *("claimed_by", "last_action", "retention_ms", "gone_before_ms", "longest_retention_ms", "importing"),

@@ -110,6 +110,7 @@ ROWS: dict[str, Row] = {
         claims=("c1", "c2"),
         event="run/0/7",
         event_ms=6,
+        retired_ms=9,
     ),
     "batch, aside": Batch(NAMESPACE, "", "b-1", "", 1, BatchState.COMMITTED, set_aside="kept"),
     "batch, bare": Batch(NAMESPACE, "", "b-1", "", 1, BatchState.VOID),
