@@ -11,6 +11,26 @@ from shardbatch.errors import ConfigurationError
 ARCHIVE_FOR = timedelta(days=7)
 #: A hundred years.
 MOST_DAYS = 36500.0
+#: How long readers may go by what they once planned; and a marker's sum stands before the marker goes.
+READER_GRACE = timedelta(days=7)
+#: A freeze that has not made its batch's row for so long draws another id.
+DRAWN_FOR = timedelta(days=1)
+#: How long the row of a batch that never commits is kept.
+HISTORY_FOR = timedelta(days=30)
+#: What was written less long ago is left to a later clean-up, whatever it is.
+YOUNG = timedelta(hours=1)
+
+
+def chosen_days(given: timedelta | str | None, where: str) -> timedelta | None:
+    """What a person chose: a length of time, or a text as :func:`archive_days` takes it; ``None`` if nothing.
+
+    :raises ConfigurationError: if it is neither.
+    """
+    if given is None or given == "":  # a template may have left an empty text
+        return None
+    if isinstance(given, timedelta):
+        return archive_days(str(given / timedelta(days=1)), where)
+    return archive_days(str(given), where) if str(given).strip() else None
 
 
 def archive_days(text: str, where: str) -> timedelta:

@@ -276,7 +276,7 @@ def redecide(
     )
 
 
-def withdraw(batch: Batch, note: str, roots: tuple[str, ...]) -> Batch:
+def withdraw(batch: Batch, note: str, roots: tuple[str, ...], now_ms: int) -> Batch:
     """B11: an interval's batch is taken back: a new attempt decides that it has no output, and all its roots are told.
 
     It keeps its number: what an even earlier run over the interval wrote stays hidden.
@@ -286,7 +286,13 @@ def withdraw(batch: Batch, note: str, roots: tuple[str, ...]) -> Batch:
     )
     attempt = batch.attempt + 1
     return batch._next(
-        attempt=attempt, starts=(), decided=attempt, set_aside=DROPPED, note=_noted(batch, note), roots=roots
+        attempt=attempt,
+        decided=attempt,
+        attempt_seen_ms=now_ms,
+        starts=(),
+        roots=roots,
+        set_aside=DROPPED,
+        note=_noted(batch, note),
     )
 
 

@@ -13,6 +13,7 @@ from shardbatch.core.position import Position
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError, StagingError, StagingMissing
 from shardbatch.landing import layout
+from shardbatch.landing.cleaning import StagingCleaner
 from shardbatch.landing.files import Files, explained
 from shardbatch.landing.location import joined, locate
 from shardbatch.landing.roots import OutputRoots
@@ -69,6 +70,7 @@ class StagingArea(StartMarks):
         filesystem = filesystem or pafs.LocalFileSystem()
         super().__init__(Files(filesystem, private), (root or location.path).rstrip("/"))
         self.outputs = OutputRoots(Files(filesystem), location.kind, filesystems or {}, self.uri)
+        self.cleaner = StagingCleaner(self._files, self.root, self.outputs.seen)
         self._compression = compression
         self._sizes = sizes
 
