@@ -18,10 +18,10 @@ from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.position import LATEST, TRIM_HORIZON
+from tests.breaker.cleanings import Cleanings
 from tests.breaker.ends import drain
 from tests.breaker.faults import FATES, HandRenewal
 from tests.breaker.laws import Laws
-from tests.breaker.meetings import Meetings
 from tests.breaker.outputs import MOST_CALLS, OUTPUTS
 from tests.breaker.persons import ASKING, VERBS, apt, choices, start
 from tests.breaker.plans import Plans
@@ -31,9 +31,10 @@ from tests.breaker.stores import namespace
 from tests.breaker.world import TASKS, World
 
 #: A schedule keeps to a theme, so that what belongs together comes close together; ``all`` has everything.
-THEMES = tuple(os.environ.get("BREAKER_THEMES", "tries stream people people beside outputs outputs all").split())
-PEOPLE, BESIDE = ("people", "all"), ("beside", "all")
-REPLAYS = ("people", "outputs", "all")
+ALL_THEMES = "tries stream people people beside outputs outputs clean clean all"
+THEMES = tuple(os.environ.get("BREAKER_THEMES", ALL_THEMES).split())
+PEOPLE, BESIDE = ("people", "clean", "all"), ("beside", "all")
+REPLAYS = ("people", "outputs", "clean", "all")
 STREAM, TIME = ("stream", "people", "beside", "all"), ("stream", "beside", "all")
 MOST_RUNS = 6
 MOST_RECORDS = 40
@@ -57,7 +58,7 @@ READING: list[dict[str, Any]] = [
 KEYS = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6)
 
 
-class Breaker(Meetings):
+class Breaker(Cleanings):
     """A few runs of two deployments on one application, whose every call may meet another's."""
 
     store: ClassVar[LeaseStore]
@@ -88,6 +89,8 @@ class Breaker(Meetings):
         self.theme = theme
         self._renewal = patch("shardbatch.run.land.Renewal", HandRenewal)
         self._renewal.start()
+        self._grace = patch("shardbatch.control.clean_outputs.READER_GRACE", timedelta(0))
+        self._grace.start()
         plans = Plans(tape if theme in OUTPUTS else b"")
         self.world = World(self.store, namespace(), LATEST if latest else TRIM_HORIZON, shards, plans)
         self.world.reachable = reach
@@ -374,3 +377,4 @@ class Breaker(Meetings):
             for process in self.world.processes:
                 process.kill()
             self._renewal.stop()
+            self._grace.stop()

@@ -18,7 +18,7 @@ from shardbatch.control.clean_outputs import Outputs
 from shardbatch.control.set_aside import move_on
 from shardbatch.core import batch as batches
 from shardbatch.core.archive import ARCHIVE_FOR, DRAWN_FOR, HISTORY_FOR, YOUNG
-from shardbatch.core.batch import KEPT, Batch, BatchState
+from shardbatch.core.batch import DROPPED, KEPT, Batch, BatchState
 from shardbatch.core.cleaning import BatchFolder, CleanedLanding, SliceFolder, unused
 from shardbatch.core.lease import Lease
 from shardbatch.core.manifest import Manifest, digest
@@ -99,9 +99,12 @@ class _Sweep:
         if named is not None:
             self._remove_slices(unused(slices, leases, named))
         outputs = Outputs(action, self.landing, list(found.values()), self)
-        gone = {folder.batch_id for folder in documents if self._clean_batch(folder, found, outputs)}
+        listed = {folder.batch_id for folder in documents}
+        standing = listed - {folder.batch_id for folder in documents if self._clean_batch(folder, found, outputs)}
+        for batch in found.values():
+            if batch.batch_id not in listed and batch.scope and batch.set_aside == DROPPED and self.is_over(batch):
+                outputs.clear(batch)  # it was taken back after its documents went
         outputs.sweep()
-        standing = {folder.batch_id for folder in documents} - gone
         carried = {lease.batch_id for lease in leases if lease.batch_id is not None}
         for batch in found.values():
             if batch.batch_id not in standing | carried:

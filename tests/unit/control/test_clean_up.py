@@ -21,11 +21,13 @@ from shardbatch.core import lease as leases
 from shardbatch.core.archive import HISTORY_FOR, READER_GRACE
 from shardbatch.core.batch import BatchState
 from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
+from shardbatch.core.rows import SHARD_LEASE
 from shardbatch.errors import ConfigurationError, SlicesGone, UnsupportedSchema
 from shardbatch.landing.area import StagingArea
 from shardbatch.landing.layout import slice_of
 from shardbatch.run import Frozen
 from tests.support.mortal import Killed, MortalStore
+from tests.support.one_by_one import OneByOne
 from tests.support.passing import only
 from tests.support.rig import Rig
 from tests.support.verbs import application, batch, everything, told
@@ -426,6 +428,42 @@ def test_a_manifest_without_a_row_that_cannot_be_read_is_left(rig: Rig) -> None:
     assert stray.exists()
 
 
+# ------------------------------------------------------------------ what happens while it looks
+
+
+def test_a_slice_that_is_read_while_a_clean_up_looks_at_rows_stays(rig: Rig) -> None:
+    committed(rig)
+    landing = StagingArea(str(rig.folder))
+    look = landing.cleaner.manifests
+
+    def read_meanwhile(*words: Any) -> Any:
+        landed(rig, "r2")
+        return look(*words)
+
+    landing.cleaner.manifests = read_meanwhile  # type: ignore[method-assign]
+    assert went(clean(rig, landing=landing)) == {}
+    assert all((rig.folder / file.path).exists() for file in only(rig).pending.files)  # type: ignore[union-attr]
+
+
+def test_a_slice_that_goes_from_its_lease_to_a_batch_while_a_clean_up_looks_stays(rig: Rig) -> None:
+    """Leases are read before batches: what a lease has given up by then, a batch has."""
+    landed(rig)
+
+    class Committing(OneByOne):
+        def __getattr__(self, name: str) -> Any:
+            return getattr(rig.store, name)
+
+        def list(self, table: Any, namespace: Any, scope: str | None = "", **equal: str) -> Any:
+            if table is SHARD_LEASE and scope is None:
+                first = rig.freeze("r1")
+                rig.work(first)
+                rig.commit("r1", first)
+            return rig.store.list(table, namespace, scope, **equal)
+
+    assert went(clean(rig, store=Committing())) == {}
+    assert rig.records(rig.batches()[0].batch_id)
+
+
 # ------------------------------------------------------------------ manifests that do not say
 
 
@@ -534,3 +572,24 @@ def test_it_needs_staging_a_reason_and_an_application(rig: Rig) -> None:
     assert rig.store.delete(application(rig))
     with pytest.raises(ConfigurationError, match="no application"):
         clean(rig)
+
+
+# ------------------------------------------------------------------ intervals
+
+
+def test_the_output_of_an_interval_goes_once_it_was_taken_back_though_its_documents_had_gone(rig: Rig) -> None:
+    batch_id = committed(rig)
+    row = batch(rig, batch_id)
+    assert rig.store.delete(row)
+    side = replace(row, scope="backfill", from_ms=1, to_ms=2, number=1)
+    assert rig.store.create(side)
+    for _ in range(2):
+        days(rig, 8)
+        clean(rig)
+    assert (documents(rig), starts(rig)) == ([], ["start=s1"])
+    landing = StagingArea(str(rig.folder))
+    told(drop, rig, batch_id, landing=landing, liveness=rig.verdict, clock=rig.time.clock())
+    assert went(clean(rig)) == {}  # readers that planned before it was taken back have their time
+    days(rig, READER_GRACE.days + 0.1)
+    assert went(clean(rig)) == {"starts": 1}
+    assert starts(rig) == []
