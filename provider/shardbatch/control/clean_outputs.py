@@ -13,7 +13,7 @@ from shardbatch.core.archive import READER_GRACE
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.cleaning import CleanedLanding
 from shardbatch.core.decision import Decision
-from shardbatch.errors import StagingError
+from shardbatch.errors import StagingError, UnsupportedSchema
 from shardbatch.run.settle import mark, one_each, roots_of
 
 
@@ -64,7 +64,7 @@ class Outputs:
                 mark(self._landing, batch)
             cleared = [self._clear(root, batch) for root in self._roots_of(batch)]
             return all(cleared)
-        except StagingError as error:  # a root is out of reach: all of the batch stays, for a later clean-up
+        except (StagingError, UnsupportedSchema) as error:  # all of the batch stays, for a later clean-up
             self._answer.leave("starts", batch.batch_id, str(error))
             return False
 
@@ -77,7 +77,7 @@ class Outputs:
                     self._answer.begin()
                     found = self._landing.cleaner.sweep(root, dry_run=False)
                 self._answer.count("markers", found)
-            except StagingError as error:
+            except (StagingError, UnsupportedSchema) as error:
                 self._answer.leave("markers", root, str(error))
 
     def _roots_of(self, batch: Batch) -> tuple[str, ...]:

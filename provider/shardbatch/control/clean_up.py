@@ -24,7 +24,7 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.manifest import Manifest, digest
 from shardbatch.core.ports import Landing
 from shardbatch.core.rows import BATCH, SHARD_LEASE
-from shardbatch.errors import ConfigurationError, ShardbatchError, StagingError
+from shardbatch.errors import ConfigurationError, ShardbatchError, StagingError, UnsupportedSchema
 from shardbatch.run.settle import mark, void_absent
 from shardbatch.run.staging_place import stands_in
 
@@ -205,7 +205,11 @@ class _Sweep:
         for batch in live:
             content = contents[batch.batch_id]
             if content is not None and digest(content) == batch.manifest_digest:
-                named += [file.path for file in Manifest.loads(content).files]
+                try:
+                    named += [file.path for file in Manifest.loads(content).files]
+                except UnsupportedSchema as error:
+                    self.leave("slices", batch.batch_id, f"no slice is removed: {error}")
+                    return None
             elif content is not None or stands_in(self.landing, batch):
                 what = "is missing" if content is None else "is not the one that was frozen"
                 self.leave("slices", batch.batch_id, f"its manifest {what}, so no slice is removed: restore it")

@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 from botocore import exceptions as failed
 
 from shardbatch.errors import ConfigurationError
-from shardbatch.landing.s3_errors import S3Error, code_of, told
+from shardbatch.landing.s3_errors import S3Denied, S3Error, code_of, told
 from shardbatch.landing.s3_streams import Object, Upload
 
 #: Calls that are on their way at once, for all streams and lists of one file system.
@@ -148,7 +148,7 @@ class S3Handler(pafs.FileSystemHandler):  # type: ignore[misc]
         asked: dict[str, Any] = {"Bucket": bucket, "Prefix": key + "/", **self._extra("ListMultipartUploads")}
         found: list[tuple[str, str]] = []
         while True:
-            with told(self.client, folder):
+            with _granted(), told(self.client, folder):
                 page = self.client.list_multipart_uploads(**asked)
             found += [(one["Key"], one["UploadId"]) for one in page.get("Uploads", ())]
             if not page.get("IsTruncated"):
@@ -167,7 +167,7 @@ class S3Handler(pafs.FileSystemHandler):  # type: ignore[misc]
 
     def _size_of(self, bucket: str, key: str, upload_id: str) -> int:
         """The bytes of an upload's first thousand parts, of which few have more; none if it is over by now."""
-        with told(self.client, f"{bucket}/{key}"), _or_over():
+        with _granted(), told(self.client, f"{bucket}/{key}"), _or_over():
             found = self.client.list_parts(Bucket=bucket, Key=key, UploadId=upload_id, **self._extra("ListParts"))
             return sum(part["Size"] for part in found.get("Parts", ()))
         return 0
@@ -243,6 +243,19 @@ class S3Handler(pafs.FileSystemHandler):  # type: ignore[misc]
             shape = self.client.meta.service_model.operation_model(operation).input_shape
             self._takes[operation] = frozenset(shape.members)
         return {name: value for name, value in self._given.items() if name in self._takes[operation]}
+
+
+@contextmanager
+def _granted() -> Iterator[None]:
+    """A refusal names what only clean-up needs."""
+    try:
+        yield
+    except S3Denied as error:
+        error.remedy = (
+            "Allow s3:ListBucketMultipartUploads on the bucket and s3:ListMultipartUploadParts on what is below the "
+            "staging folder (docs/iam.md, Clean-up)."
+        )
+        raise
 
 
 @contextmanager

@@ -98,7 +98,10 @@ def sweep_markers(files: Files, root: str, *, dry_run: bool, grace: timedelta = 
         files.write(joined(sums_folder(root), probe), b"shardbatch\n")
         moment = files.listed(sums_folder(root)).get(probe)
         files.remove([joined(sums_folder(root), probe)])
-    return 0 if moment is None else _sweep(files, root, sums, moment - grace, dry_run=dry_run)
+    try:
+        return 0 if moment is None else _sweep(files, root, sums, moment - grace, dry_run=dry_run)
+    except Gone:
+        return 0  # another sweep is at work
 
 
 def _sweep(files: Files, root: str, sums: Times, before: datetime, *, dry_run: bool = False) -> int:

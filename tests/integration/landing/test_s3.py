@@ -378,3 +378,12 @@ def test_uploads_of_more_than_one_page_are_all_found() -> None:
 
     with recorder(answer) as server:
         assert over(server).handler.uploads("lake/s") == [("lake/s/f1/p", "u1", 7), ("lake/s/f2/p", "u2", 7)]
+
+
+def test_a_role_that_may_not_list_uploads_is_told_what_to_allow() -> None:
+    body = "<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
+    with recorder(lambda asked: Answer(403, body)) as server:
+        area = StagingArea("s3://lake/staging", over(server))
+        with pytest.raises(StagingError, match="s3:ListBucketMultipartUploads") as caught:
+            area.cleaner.slices(Namespace("etl", "orders"))
+    assert "docs/iam.md" in caught.value.remedy
