@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from shardbatch.core.policies import ShardErrors as ShardErrors
     from shardbatch.core.policies import Sink as Sink
     from shardbatch.core.policies import StartingPosition as StartingPosition
+    from shardbatch.core.position_formats import PositionsFormat as PositionsFormat
     from shardbatch.hooks.dynamodb import DynamoDBStream as DynamoDBStream
     from shardbatch.hooks.kinesis import KinesisStream as KinesisStream
     from shardbatch.hooks.leases import DynamoDBLeases as DynamoDBLeases
     from shardbatch.hooks.leases import SQLLeases as SQLLeases
+    from shardbatch.hooks.shardbatch import ShardbatchHook as ShardbatchHook
     from shardbatch.hooks.staging import Staging as Staging
     from shardbatch.landing.batch import open_batch as open_batch
     from shardbatch.landing.committed import CommittedFile as CommittedFile
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from shardbatch.operators.commit import ReportOperator as ReportOperator
     from shardbatch.operators.end_record import record_end as record_end
     from shardbatch.operators.freeze import FreezeOperator as FreezeOperator
+    from shardbatch.operators.position_actions import ExportPositionsOperator as ExportPositionsOperator
+    from shardbatch.operators.position_actions import ImportPositionsOperator as ImportPositionsOperator
     from shardbatch.operators.read import ReadOperator as ReadOperator
     from shardbatch.operators.replay import ReplayBatchOperator as ReplayBatchOperator
     from shardbatch.operators.root_actions import AdoptRootOperator as AdoptRootOperator
@@ -67,15 +71,18 @@ _HOMES = {
     "DropBatchOperator": "operators.actions",
     "DynamoDBLeases": "hooks.leases",
     "DynamoDBStream": "hooks.dynamodb",
+    "ExportPositionsOperator": "operators.position_actions",
     "FanOut": "sources.kinesis.options",
     "ForgetRootOperator": "operators.root_actions",
     "FreezeOperator": "operators.freeze",
     "GapPolicy": "core.policies",
+    "ImportPositionsOperator": "operators.position_actions",
     "Intervals": "core.policies",
     "KinesisStream": "hooks.kinesis",
     "Outputs": "core.policies",
     "ParkBatchOperator": "operators.actions",
     "Policies": "core.policies",
+    "PositionsFormat": "core.position_formats",
     "ReadLimits": "core.limits",
     "ReadOperator": "operators.read",
     "ReleaseOperator": "operators.actions",
@@ -85,6 +92,7 @@ _HOMES = {
     "SQLLeases": "hooks.leases",
     "SetAsideBatchOperator": "operators.actions",
     "ShardErrors": "core.policies",
+    "ShardbatchHook": "hooks.shardbatch",
     "Sink": "core.policies",
     "SparkSubmitBatchOperator": "operators.spark",
     "Staging": "hooks.staging",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clean-up as the breaker plays it (PROTOCOL C): between any two steps of others, without the courtesies that age
+"""Clean-up as the breaker plays it (PROTOCOL A): between any two steps of others, without the courtesies that age
 gives, dying anywhere, two at a time; and the laws that it may not break.
 """
 

@@ -25,6 +25,7 @@ from tests.breaker.cleaning import CleaningLaws
 from tests.breaker.lease_laws import LeaseLaws
 from tests.breaker.reader_laws import ReaderLaws
 from tests.breaker.truth import ended_well
+from tests.breaker.watermark_laws import WatermarkLaws
 from tests.breaker.world import ATTEMPT_GRACE, World
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Laws:
     def __post_init__(self) -> None:
         self.readers = ReaderLaws(self.world, self.books)
         self.cleaning = CleaningLaws(self.world)
+        self.watermarks = WatermarkLaws(self.world, self.books)
 
     def look(self) -> None:
         """Judge what was written since the last look."""
@@ -92,6 +94,7 @@ class Laws:
             self.markers, self.removed = markers, removed
             self.readers.look()
             self.cleaning.look()
+            self.watermarks.look()
         self._applications()
 
     # batches

@@ -35,7 +35,7 @@ class LeaseLaws:
         assert isinstance(new, Lease)
         assert new.pending is None or new.pending.after == new.checkpoint, "a slice does not begin at the checkpoint"
         if old is None:
-            self._added(new)
+            self._added(written, new)
         self._books.counters[new.key].add(new.lease_count)
         if old is None:
             return
@@ -47,14 +47,20 @@ class LeaseLaws:
             same = unaccepted(old.pending) == unaccepted(new.pending)
             assert same or read_on(old, new), "a pending slice was replaced"
 
-    def _added(self, new: Lease) -> None:
+    def _added(self, written: Written, new: Lease) -> None:
         assert not new.checkpoint.exact, "a new lease begins in the middle"
         used = self._books.counters.setdefault(new.key, set())
-        assert new.lease_count not in used, "a new lease has a counter that its key had before (L1)"
+        unused = new.lease_count not in used or (new.scope and self._resent(written, new))
+        assert unused, "a new lease has a counter that its key had before (L1)"
         if not new.scope:
             self._books.enrolled_ms[new.shard_id] = self._world.time.ms
             self._books.parents[new.shard_id] = new.parent_shard_ids
             self._books.start = at_timestamp(self._world.begin_ms()) if self._world.begin_ms() else TRIM_HORIZON
+
+    def _resent(self, written: Written, new: Lease) -> bool:
+        """Whether it is a row that this process made before: its answer was lost, and it is sent again."""
+        made = (other for other in self._world.journal if other is not written and other.old is None)
+        return any(other.process is written.process and other.new == new for other in made)
 
     def _removed(self, old: Lease | None, what: str) -> None:
         """A live row goes when its shard has left the stream and what came after it has begun (L13)."""

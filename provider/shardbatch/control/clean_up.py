@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clean-up: what staging and output roots hold that can never be used any more is removed (PROTOCOL C).
+"""Clean-up: what staging and output roots hold that can never be used any more is removed (PROTOCOL A).
 
 Rows close, then a sweep removes. First batches whose archive time is over are retired (B17), which no attempt survives.
 Then the order of looks is what makes it safe: folders, then leases, then batches with their manifests, then it removes.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from shardbatch.control.position_verbs import IMPORT_POSITIONS
 from shardbatch.control.verb import FORCE, Argument, UseCase, Verb
 
 if TYPE_CHECKING:
@@ -372,6 +373,6 @@ VERBS: dict[str, Verb] = {
     for verb in (
         *(RELEASE, PARK, UNPARK, SET_ASIDE, DROP, ACCEPT_GAP, RESET),
         *(FORGET_ROOT, ADOPT_ROOT, SUM_MARKERS, GC),
-        *(REPLAY, MIGRATE),
+        *(REPLAY, IMPORT_POSITIONS, MIGRATE),
     )
 }

@@ -32,6 +32,10 @@ class KeyRange:
     def __contains__(self, key: int) -> bool:
         return self.start <= key <= self.end
 
+    def meets(self, other: KeyRange) -> bool:
+        """Whether they have a key in common."""
+        return self.start <= other.end and other.start <= self.end
+
     @property
     def size(self) -> int:
         """How many keys it has."""

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -138,3 +139,18 @@ class SQLLeases:
 
 
 Leases: TypeAlias = DynamoDBLeases | SQLLeases
+
+
+@contextmanager
+def existing_store(leases: Leases) -> Iterator[LeaseStore]:
+    """The store for one who looks, or changes rows that are there: no table is made. It is closed at the end.
+
+    :raises ConfigurationError: if the connection or a library is missing.
+    :raises StoreNotFound: if the store has no tables.
+    """
+    store = replace(leases, create=False).open()
+    try:
+        store.prepare()
+        yield store
+    finally:
+        store.close()

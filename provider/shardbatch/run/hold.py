@@ -118,10 +118,10 @@ class Held:
 
         return self.write(change)
 
-    def give_back(self, caught_up_ms: int | None) -> None:
+    def give_back(self, caught_up_ms: int | None, tip_ms: int | None = None) -> None:
         """L7 after an empty read, unless another try of this task landed a slice."""
         now = self._consumer.now_ms
-        self.write(lambda row: None if row.pending else leases.release(row, now(), caught_up_ms))
+        self.write(lambda row: None if row.pending else leases.release(row, now(), caught_up_ms, tip_ms=tip_ms))
 
     def renew(self) -> None:
         """Show a sign of life, unless the lease was given back."""

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.errors import ConfigurationError, ShardbatchError
-from shardbatch.hooks.leases import Leases
+from shardbatch.hooks.leases import Leases, existing_store
 from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.settings import default_staging, deployment_id
 from shardbatch.hooks.staging import Staging
@@ -73,9 +72,7 @@ def order_replay(
 
     namespace = namespace_of(app_name, stream_name)
     deployment = deployment_id(leases)
-    store = replace(leases, create=False).open()
-    try:
-        store.prepare()
+    with existing_store(leases) as store:
         planned = plan_replay(
             store,
             namespace,
@@ -91,8 +88,6 @@ def order_replay(
             return planned, ""
         actor = f"task {ti.task_id} of DAG {ti.dag_id}, run {ti.run_id},"
         return planned, note_replay(store, namespace, planned, actor=actor, reason=reason)
-    finally:
-        store.close()
 
 
 def _run_id(batch_id: str, ti: Any) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,6 +23,7 @@ from shardbatch import (
     CleanStagingOperator,
     DropBatchOperator,
     ForgetRootOperator,
+    ImportPositionsOperator,
     KinesisStream,
     ParkBatchOperator,
     ReleaseOperator,
@@ -290,6 +292,27 @@ REFUSED: list[tuple[str, Any, tuple[str, ...], dict[str, Any], str]] = [
     ("sum-markers", SumMarkersOperator, ("--root", "/lake"), {"root": "/lake"}, "Give --staging (staging= of the"),
     ("gc", CleanStagingOperator, (), {}, "Give --staging (staging= of the"),
     ("gc", CleanStagingOperator, ("--archive-for", "-1"), {"archive_for": "{{ -1 }}"}, "'-1' is not a number of days"),
+    (
+        "positions import",
+        ImportPositionsOperator,
+        (os.devnull, "--format", "bloop"),
+        {"positions": "", "format": "bloop"},
+        "InvalidToken: The positions are not JSON",
+    ),
+    (
+        "positions import",
+        ImportPositionsOperator,
+        (os.devnull, "--format", "json"),
+        {"positions": "", "format": "{{ 'json' }}"},
+        "Choose 'bloop'",
+    ),
+    (
+        "positions import",
+        ImportPositionsOperator,
+        (os.devnull, "--format", "bloop", "--start", "5"),
+        {"positions": "", "format": "bloop", "start": "5"},
+        "may be a date",
+    ),
 ]
 
 

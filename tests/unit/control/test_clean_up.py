@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clean-up over real folders: what goes, what stays, and what the answer says (PROTOCOL C)."""
+"""Clean-up over real folders: what goes, what stays, and what the answer says (PROTOCOL A)."""
 
 from __future__ import annotations
 
