@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from shardbatch.core.batch import Batch
-from shardbatch.core.position import TRIM_HORIZON, Kind, Position, after
+from shardbatch.core.position import TRIM_HORIZON, Kind, Position, after, at_timestamp
 from shardbatch.core.rows import Key
 from shardbatch.core.slice import Gap, Slice
 from tests.breaker.stream import Sent
@@ -44,7 +44,7 @@ class Books:
         for landed in slices:
             done = self.committed.setdefault((scope, landed.shard_id), [])
             if done:
-                assert done[-1].until == landed.after, f"{name}: slices of {landed.shard_id} do not meet"
+                assert str(done[-1].until) == str(landed.after), f"{name}: slices of {landed.shard_id} do not meet"
                 assert not done[-1].ended, f"{name}: {landed.shard_id} had ended"
             else:
                 begins = not landed.after.exact or landed.after == self.targets.get(landed.shard_id)
@@ -67,17 +67,25 @@ class Books:
         }
         self.committed.pop(("", shard_id), None)
         self.targets[shard_id] = target
+        for record in sent.values():
+            if record.shard_id == shard_id:
+                record.behind = None
         for scope, row in [key for key in self.records if not key[0] and sent[key[1]].shard_id == shard_id]:
             del self.records[scope, row]
             self.before.add(row)
         self.skipped |= {name for name in unread - self.before if not self.wanted(sent[name])}
 
+    def restart(self, shard_id: str) -> None:
+        """Another stream is read from now on: what is left of this shard is nobody's."""
+        self.committed.pop(("", shard_id), None)
+        self.targets.pop(shard_id, None)
+
     def wanted(self, sent: Sent) -> bool:
         """Whether a record of the live application has to be committed since the last reset of its shard, or since the
         shard began: what arrived before the application's start is nobody's, and no reset passes it over."""
         target = self.begins(sent.shard_id)
-        if target.kind is Kind.AT_TIMESTAMP:
-            return sent.arrival_ms >= (target.timestamp_ms or 0)
+        if target.timestamp_ms is not None and sent.arrival_ms < target.timestamp_ms:
+            return False
         return not target.exact or sent.place > target
 
     def begins(self, shard_id: str) -> Position:
@@ -85,10 +93,10 @@ class Books:
         else its oldest record; a root from the application's start on."""
         if shard_id in self.targets:
             return self.targets[shard_id]
-        places = [self.begins(parent) for parent in self.parents.get(shard_id, ())]
-        if any(place.kind is not Kind.AT_TIMESTAMP for place in places):
-            return TRIM_HORIZON
-        return min(places, default=self.start)
+        instants = [self.begins(parent).timestamp_ms for parent in self.parents.get(shard_id, ())]
+        if not instants:
+            return self.start
+        return TRIM_HORIZON if None in instants else at_timestamp(min(ms for ms in instants if ms is not None))
 
     def covered(self, sent: Sent, waiting: Sequence[Gap] = ()) -> bool:
         """Whether a committed slice of the live application, or what waits for the next one, says that this record was

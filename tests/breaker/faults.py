@@ -20,6 +20,7 @@ from shardbatch.errors import OwnerUnknown, StagingError, StoreError, Throttled
 from shardbatch.run.hold import Held
 from shardbatch.stores.outcome import Unclear, Write
 from tests.breaker.process import Process
+from tests.breaker.table_client import Broken
 from tests.breaker.truth import look
 from tests.support.scripted import of_lag
 
@@ -44,6 +45,13 @@ FATES = {
     # empty, vague: a page of nothing, behind or no answer.  idle: several such pages, each as far behind as
     # the one before.  tip: a lag of zero beside records.  childless: names none.
     "page": ("throttled", "broken", "empty", "idle", "vague", "tip", "childless"),
+    # of a table's stream: errors of the service, and listings as above, in each page of them.  circle: its cursor is
+    # that of the page before.
+    "describe": ("throttled", "failed", "cut", "old", "racing", "lacking", "circle"),
+    # none: an answer without an iterator.  trimmed, unknown: the service errs about a shard.
+    "iterator": ("throttled", "failed", "none", "trimmed", "unknown"),
+    # expired: an iterator that is too young for it.  slow: others come between an answer and its arrival.
+    "records": ("throttled", "failed", "cut", "expired", "trimmed", "unknown", "empty", "broken", "slow", "slow"),
     "landing": ("refused", "lost"),
     # down: the question fails.  wrong: a run that is active is taken for over.
     "question": ("down", "wrong"),
@@ -144,10 +152,6 @@ class SteppedStore:
 def fits(row: Row, equal: dict[str, str]) -> bool:
     columns = row.columns()
     return all(columns[name] == value for name, value in equal.items())
-
-
-class Broken(Exception):
-    """An error of a source that is none of ours."""
 
 
 class SteppedSource:

@@ -20,9 +20,11 @@ from shardbatch.core.slice import Slice
 from shardbatch.errors import NothingFinished
 from shardbatch.run import Committed
 from shardbatch.run.attempt import over
+from shardbatch.run.continuity import LEFT
 from tests.breaker.books import Books
 from tests.breaker.cleaning import CleaningLaws
 from tests.breaker.lease_laws import LeaseLaws
+from tests.breaker.losses import has_left
 from tests.breaker.reader_laws import ReaderLaws
 from tests.breaker.truth import ended_well
 from tests.breaker.watermark_laws import WatermarkLaws
@@ -157,6 +159,10 @@ class Laws:
         rows = self.world.records(batch.batch_id)
         assert len(rows) == batch.records, f"{name}: miscounted"
         self.books.commit(name, batch.scope, slices, rows, batch.batch_id)
+        for landed in slices:
+            left = any(gap.reason == LEFT for gap in landed.gaps)
+            gone = has_left(self.world, landed.shard_id)
+            assert gone or not left, f"{name}: {landed.shard_id} is there, and is said to have left the stream"
         if not batch.scope:
             for entry in slices:
                 self._after_parents(name, entry)

@@ -13,6 +13,7 @@ from shardbatch.core.owner import ResetHolder
 from shardbatch.core.position import TRIM_HORIZON, at_timestamp
 from shardbatch.core.rows import BATCH, Key
 from shardbatch.core.slice import Slice
+from tests.breaker.losses import replaced
 
 if TYPE_CHECKING:
     from tests.breaker.books import Books
@@ -30,7 +31,9 @@ class LeaseLaws:
         assert old is None or isinstance(old, Lease)
         if new is None:
             if not written.key.values[0]:
-                self._removed(old, f"{written.process} deleted a live lease")
+                assert old is not None
+                judge = self._restarted if written.process.task == "restart" else self._removed
+                judge(old, f"{written.process} deleted a live lease")
             return
         assert isinstance(new, Lease)
         assert new.pending is None or new.pending.after == new.checkpoint, "a slice does not begin at the checkpoint"
@@ -62,9 +65,15 @@ class LeaseLaws:
         made = (other for other in self._world.journal if other is not written and other.old is None)
         return any(other.process is written.process and other.new == new for other in made)
 
-    def _removed(self, old: Lease | None, what: str) -> None:
+    def _restarted(self, old: Lease, what: str) -> None:
+        """A live row goes for good when the table has another stream, and a reset has it (D7)."""
+        assert replaced(self._world) is not None, f"{what} of the stream that is read"
+        assert ResetHolder.parse(old.lease_owner) is not None, f"{what} that it had not taken"
+        assert old.batch_id is None, f"{what} that is stamped"
+        self._books.restart(old.shard_id)
+
+    def _removed(self, old: Lease, what: str) -> None:
         """A live row goes when its shard has left the stream and what came after it has begun (L13)."""
-        assert old is not None
         assert old.completed, f"{what} that is not completed"
         assert (old.lease_owner, old.batch_id) == (None, None), f"{what} that is held"
         assert self._world.stream.shards[old.shard_id].gone, f"{what} whose shard is there"
@@ -73,7 +82,8 @@ class LeaseLaws:
         assert children, f"{what} without a child"
         for row in children:
             reset = ResetHolder.parse(row.lease_owner) is not None or row.shard_id in self._books.targets
-            assert row.completed or row.checkpoint.exact or reset, f"{what} before its child {row.shard_id} was read"
+            begun = row.checkpoint.exact and not row.checkpoint.searching
+            assert row.completed or begun or reset, f"{what} before its child {row.shard_id} was read"
 
     def _place(self, old: Lease, new: Lease) -> None:
         """Checkpoint and completed change, and a slice goes, by L5 and L8 only."""

@@ -17,22 +17,27 @@ from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.ports import LeaseStore
-from shardbatch.core.position import LATEST, TRIM_HORIZON
+from shardbatch.core.position import LATEST, TRIM_HORIZON, at_timestamp
 from tests.breaker.cleanings import Cleanings
 from tests.breaker.ends import drain
 from tests.breaker.faults import FATES, HandRenewal
 from tests.breaker.laws import Laws
+from tests.breaker.losses import trim
 from tests.breaker.outputs import MOST_CALLS, OUTPUTS
 from tests.breaker.persons import ASKING, VERBS, apt, choices, start
 from tests.breaker.plans import Plans
 from tests.breaker.process import GO, Fate, Process
 from tests.breaker.run import Run
 from tests.breaker.stores import namespace
+from tests.breaker.table import Habits
 from tests.breaker.world import TASKS, World
 
-#: A schedule keeps to a theme, so that what belongs together comes close together; ``all`` has everything.
-ALL_THEMES = "tries stream people people beside outputs outputs clean clean all"
-THEMES = tuple(os.environ.get("BREAKER_THEMES", ALL_THEMES).split())
+#: A schedule keeps to a theme, so that what belongs together comes close together; ``all`` has everything. What works
+#: make of a batch does not depend on its source.
+THEMES = {
+    "stream": "tries stream people people beside outputs outputs clean clean all",
+    "table": "stream stream stream beside beside people tries clean all",
+}
 PEOPLE, BESIDE = ("people", "clean", "all"), ("beside", "all")
 REPLAYS = ("people", "outputs", "clean", "all")
 STREAM, TIME = ("stream", "people", "beside", "all"), ("stream", "beside", "all")
@@ -41,6 +46,7 @@ MOST_RECORDS = 40
 MOST_SHARDS = 7
 MOST_INTERVALS = 2
 MOST_VERBS = 3
+MOST_RAINS = 2
 #: How far a person gets with a verb before others come between, most often to the end.
 CALLS_OF_PEOPLE = (80, 80, 0, 4)
 HOUR_MS = 3_600_000
@@ -55,6 +61,8 @@ READING: list[dict[str, Any]] = [
     {"limits": ReadLimits(run_duration=timedelta(minutes=5), concurrency=1)},
     {"limits": ReadLimits(duration=timedelta(milliseconds=6), concurrency=1), "read_tasks": 1},
 ]
+#: How a process is said to ask for records.
+ANSWERS = ("page", "records")
 KEYS = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6)
 
 
@@ -62,37 +70,54 @@ class Breaker(Cleanings):
     """A few runs of two deployments on one application, whose every call may meet another's."""
 
     store: ClassVar[LeaseStore]
+    #: What is read: a ``stream`` of Kinesis' kind, scripted, or that of a ``table``, by the real source of it.
+    kind: ClassVar[str] = "stream"
 
     @initialize(
-        theme=st.sampled_from(THEMES),
+        theme=st.integers(0, 7),
         keys=KEYS,
         shards=st.sampled_from([1, 2, 2]),
         reshards=st.lists(st.booleans(), max_size=2),
-        latest=st.sampled_from([False, False, False, True]),
+        start=st.sampled_from(["oldest", "oldest", "latest", "instant"]),
+        ages=st.sampled_from([0, 0, 1, 50, 70, 3600]),
         reach=st.booleans(),
         lag=st.sampled_from([True, True, False]),
+        habits=st.binary(min_size=16, max_size=16),
+        trims=st.sampled_from([0, 0, 1, 2]),
+        switches=st.sampled_from([0, 0, 0, 0, 1, 2]),
         tape=st.binary(min_size=80, max_size=80),
     )
     def begin(
         self,
-        theme: str,
+        theme: int,
         keys: list[str],
         shards: int,
         reshards: list[bool],
-        latest: bool,
+        start: str,
+        ages: int,
         reach: bool,
         lag: bool,
+        habits: bytes,
+        trims: int,
+        switches: int,
         tape: bytes,
     ) -> None:
-        """A stream that may have been resharded already, and a run that is about to begin. Its service tells a ``lag``,
-        or says of an answer only whether it is at the tip."""
-        self.theme = theme
+        """A stream that may have been resharded already, with so many seconds between its generations, and a run that
+        is about to begin, perhaps at an instant between the last two.
+
+        Its service tells a ``lag``, or says of an answer only whether it is at the tip; that of a table has ``habits``,
+        and may trim records before their time, and be switched off and on, so often.
+        """
+        themes = os.environ.get("BREAKER_THEMES", THEMES[self.kind]).split()
+        self.theme, self.trims, self.switches = themes[theme % len(themes)], trims, switches
         self._renewal = patch("shardbatch.run.land.Renewal", HandRenewal)
         self._renewal.start()
         self._grace = patch("shardbatch.control.clean_outputs.READER_GRACE", timedelta(0))
         self._grace.start()
-        plans = Plans(tape if theme in OUTPUTS else b"")
-        self.world = World(self.store, namespace(), LATEST if latest else TRIM_HORIZON, shards, plans)
+        plans = Plans(tape if self.theme in OUTPUTS else b"")
+        of_table = Habits.of(Plans(habits)) if self.kind == "table" else None
+        begins = LATEST if start == "latest" else TRIM_HORIZON
+        self.world = World(self.store, namespace(), begins, shards, plans, of_table)
         self.world.reachable = reach
         self.world.stream.tells_lag = lag
         self.author(plans)
@@ -100,8 +125,12 @@ class Breaker(Cleanings):
         self.spent = Counter()
         self.world.stream.put(*keys)
         for merge in reshards:
+            self.world.time.ms += ages * 1000
             self.world.stream.reshard(1, merge=merge)
             self.world.stream.put(*keys)
+        if start == "instant":
+            self.world.start = at_timestamp(self.world.time.ms - ages * 700)
+        self.world.say(f"A {self.kind} with {of_table}")
         self.world.new_run()
 
     # who goes on
@@ -219,6 +248,27 @@ class Breaker(Cleanings):
         self.laws.look()
         self.go_on(data)
 
+    @rule(data=st.data())
+    @precondition(lambda self: self.spent["rain"] < MOST_RAINS)
+    @precondition(lambda self: self._may_read() or any(not p.finished for p in self.world.processes))
+    def rain(self, data: Any) -> None:
+        """A task meets one trouble after the other, most often one that reads."""
+        self.spent["rain"] += 1
+        process = self._reader(data) or data.draw(st.sampled_from([p for p in self.world.processes if not p.finished]))
+        for _ in range(data.draw(st.integers(2, 2 * MOST_CALLS))):
+            if not process.finished:
+                self._step(process, GO if data.draw(st.booleans()) else self._fate(data, process))
+
+    def _reader(self, data: Any) -> Process | None:
+        """A read task: one that is at work, else one that may begin."""
+        reading = [p for p in self.world.processes if p.task == "read" and not p.finished]
+        due = self._may_read()
+        if not reading and not due:
+            return None
+        return (
+            data.draw(st.sampled_from(reading)) if reading else self.world.start_task(*data.draw(st.sampled_from(due)))
+        )
+
     # what Airflow, people and the stream do
 
     @rule(
@@ -321,11 +371,8 @@ class Breaker(Cleanings):
         """A machine sleeps for a day between two answers of a read; records come, and expire before it wakes up."""
         run, group = data.draw(st.sampled_from(self._may_read()))
         process = self.world.start_task(run, group)
-        answers = 0
-        while not process.finished and not answers:
-            answers += process.at == "page"
-            self._step(process, GO)
-        if process.at == "page" and not process.finished:
+        self._read_some(process)
+        if process.at in ANSWERS and not process.finished:
             self.spent["still"] += 1
             still = [shard.shard_id for shard in self.world.stream.shards.values() if not shard.closed]
             for hours in (25, 0):  # what comes first expires, what comes last is what the next answer has
@@ -340,7 +387,9 @@ class Breaker(Cleanings):
         return [(run, group) for run in self.world.runs if run.task == "read" for group in self.world.due(run)]
 
     @rule(data=st.data())
-    @precondition(lambda self: self.theme in TIME and self.spent["retention"] < 2 and self.world.rows)
+    @precondition(
+        lambda self: self.theme in TIME and self.spent["retention"] < 2 and self.world.rows and self.kind == "stream"
+    )
     def keep(self, data: Any) -> None:
         """Somebody raises the stream's retention, or lowers it again; what has expired does not come back."""
         self.spent["retention"] += 1
@@ -355,6 +404,44 @@ class Breaker(Cleanings):
         """The clock of a worker is ahead by days, once."""
         self.spent["ahead"] += 1
         self.world.ahead_ms = 300 * HOUR_MS
+        self.go_on(data)
+
+    @rule(data=st.data(), keep=st.integers(0, 2), reads=st.booleans())
+    @precondition(lambda self: self.kind == "table" and self.theme in TIME and self.spent["trimmed"] < self.trims)
+    def trim(self, data: Any, keep: int, reads: bool) -> None:
+        """The service drops records before their time, maybe between two answers of a read."""
+        held = [shard.shard_id for shard in self.world.stream.shards.values() if len(shard.items) > keep]
+        process = None
+        if reads and self._may_read():
+            run, group = data.draw(st.sampled_from(self._may_read()))
+            process = self.world.start_task(run, group)
+            self._read_some(process)
+        if held:
+            self.spent["trimmed"] += 1
+            trim(self.world, data.draw(st.sampled_from(held)), keep)
+        while process is not None and not process.finished:
+            self._step(process, GO)
+        self.go_on(data)
+
+    def _read_some(self, process: Process) -> None:
+        """Up to where it asks for its second answer."""
+        answers = 0
+        while not process.finished and (process.at not in ANSWERS or not answers):
+            answers += process.at in ANSWERS
+            self._step(process, GO)
+
+    @rule(data=st.data(), anew=st.booleans())
+    @precondition(lambda self: self.kind == "table" and self.theme in TIME and self.spent["switched"] < self.switches)
+    def switch(self, data: Any, anew: bool) -> None:
+        """Somebody disables the table's stream, or enables another one, or both."""
+        self.spent["switched"] += 1
+        stream = self.world.stream
+        if stream.enabled:
+            stream.disable()
+            self.world.say("The stream is disabled")
+        if (anew or self.spent["switched"] > 1) and not stream.enabled:
+            stream.enable()
+            self.world.say(f"Another stream is enabled: {stream.arn}")
         self.go_on(data)
 
     def _tell(self) -> None:

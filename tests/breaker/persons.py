@@ -17,7 +17,9 @@ from shardbatch.core.batch import KEPT, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner, ResetHolder
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp
+from shardbatch.core.rows import SHARD_LEASE, Key
 from tests.breaker.faults import SteppedLanding, SteppedStore, asked
+from tests.breaker.losses import replaced
 from tests.breaker.process import Process
 from tests.breaker.world import World
 from tests.support.verbs import act
@@ -28,12 +30,14 @@ PERSON = Owner("here", "person", "verb", "")
 OF_BATCHES = {"park": park, "unpark": unpark, "set_aside": set_aside, "drop": drop, "release": release}
 #: Those of them that look whether its owner is at work, unless they are forced.
 ASKING = ("set_aside", "drop")
-VERBS = (*OF_BATCHES, "release_owner", "accept_gap", "reset", "reset_all", "pass_over")
+VERBS = (*OF_BATCHES, "release_owner", "accept_gap", "reset", "reset_all", "pass_over", "restart")
 
 
 def choices(world: World, verb: str) -> list[str]:
     """What a verb may be given: batches, owners or shards of the live application, to some an interval's batch."""
     live = [row for key, row in world.rows.items() if key.values and not key.values[0]]
+    if verb == "restart":
+        return _replaced(world)
     if verb in ASKING:
         return [row.batch_id for row in world.rows.values() if isinstance(row, Batch)]
     if verb in OF_BATCHES:
@@ -48,7 +52,7 @@ def choices(world: World, verb: str) -> list[str]:
 
 def apt(world: World, owner: str | None = None) -> dict[str, list[str]]:
     """The verbs that change something as rows stand, each with what it may be given: one owner's rows, or all."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {"restart": _replaced(world)} if _replaced(world) else {}
     for row in world.rows.values():
         if isinstance(row, Batch) and owner in (None, row.owner):
             for verb in _fit_batch(row):
@@ -59,6 +63,11 @@ def apt(world: World, owner: str | None = None) -> dict[str, list[str]]:
             if row.lease_owner and row.batch_id is None and ResetHolder.parse(row.lease_owner) is None:
                 found.setdefault("release_owner", []).append(row.lease_owner)
     return found
+
+
+def _replaced(world: World) -> list[str]:
+    found = replaced(world)
+    return [found] if found else []
 
 
 def _fit_batch(row: Batch) -> tuple[str, ...]:
@@ -74,7 +83,11 @@ def _fit_batch(row: Batch) -> tuple[str, ...]:
 
 
 def place(world: World, shard_id: str, kind: int) -> Position:
-    """Where a reset goes: the oldest record, an instant of an hour ago, or a record of the shard."""
+    """Where a reset goes: the oldest record, an instant of an hour ago, or a record of the shard; on a search its
+    checkpoint."""
+    row = world.rows.get(Key(SHARD_LEASE, world.namespace, ("", shard_id)))
+    if kind == 2 and isinstance(row, Lease) and row.checkpoint.searching:
+        return row.checkpoint
     places = [sent.place for sent in world.stream.sent.values() if sent.shard_id == shard_id]
     if kind == 1:
         return at_timestamp(world.time.ms - 3_600_000)
@@ -104,6 +117,9 @@ def start(world: World, verb: str, name: str, *, force: bool = False, kind: int 
             return acts(owner=name, **told)
         if verb == "accept_gap":
             return acts(shards=[name], **told)
+        if verb == "restart":
+            clock = process.clock(world.time, 0)
+            return acts(every=True, stream_id=name, landing=landing, clock=clock, **asking)
         to = _last(world, name) if verb == "pass_over" else place(world, name, kind)
         which: dict[str, Any] = {"shards": [name]}
         if verb == "reset_all":
@@ -126,5 +142,6 @@ def _verb(verb: str) -> Callable[..., Any]:
         "reset": reset,
         "reset_all": reset,
         "pass_over": reset,
+        "restart": reset,
     }
     return OF_BATCHES.get(verb) or others[verb]

@@ -11,6 +11,7 @@ from greenlet import getcurrent, greenlet
 
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import Clock
+from shardbatch.sources.aws.calls import _now
 from tests.support.rig import FakeTime
 
 #: A process that waits in short naps lets others come between at every so many of them.
@@ -95,7 +96,12 @@ class Process:
         if self._dying:
             raise Killed  # it tidies up, and nobody sees that any more
         self.at = at
-        fate: Fate = self._greenlet.parent.switch()
+        memory = dict(vars(_now))  # others run in this thread meanwhile
+        try:
+            fate: Fate = self._greenlet.parent.switch()
+        finally:
+            vars(_now).clear()
+            vars(_now).update(memory)
         return fate
 
     def step(self, fate: Fate = GO) -> None:
@@ -110,13 +116,13 @@ class Process:
             self._dying = True
             self._greenlet.throw(Killed)
 
-    def clock(self, time: FakeTime, skew_ms: int) -> Clock:
-        """The clock of its machine: its own idea of the hour, and naps in which others go on."""
+    def clock(self, time: FakeTime, skew_ms: int, *, naps: bool = True) -> Clock:
+        """The clock of its machine: its own idea of the hour, and naps in which others go on, or do not."""
 
         def sleep(seconds: float) -> None:
             time.sleep(seconds)
-            self._naps += 1
-            if self._naps % NAPS == 0:
+            self._naps += naps
+            if naps and self._naps % NAPS == 0:
                 self.pause("nap")
 
         return Clock(now_ms=lambda: time.now_ms() + skew_ms, monotonic=lambda: (time.ms - skew_ms) / 1000, sleep=sleep)

@@ -16,23 +16,33 @@ from tests.support.scripted import Item, ScriptedShard, ScriptedStream, follows
 
 @dataclass
 class Sent:
-    """One record: where and when it arrived, by its stamp, and whether it expired. ``late`` was put after that."""
+    """One record: where and when it arrived, by its stamp, and whether it expired. ``late`` was put after that, and
+    ``early`` was trimmed before its time: ``behind`` is the record that was read before it, if that proves it."""
 
     place: Position
     shard_id: str
     arrival_ms: int
     expired: bool = False
     late: bool = False
+    early: bool = False
+    behind: str | None = None
 
 
 class ExpiringStream(ScriptedStream):
-    """Drops what is older than its retention, and closed shards of which nothing is left."""
+    """Drops what is older than its retention, and closed shards of which nothing is left.
+
+    ``shown_ms``: what arrived within so many milliseconds looks alike.
+    """
+
+    shown_ms = 1
 
     def __init__(self, time: FakeTime, **options: Any) -> None:
         self._time = time
         self.sent: dict[str, Sent] = {}
         self._closed_ms: dict[str, int] = {}
-        self._before: list[Shard] = []
+        self.before: list[Shard] = []
+        #: Whether the stream itself is no more.
+        self.gone = False
         #: Shards that a listing left out, or showed beside a parent that it called open.
         self.hidden: set[str] = set()
         super().__init__(**options)
@@ -51,7 +61,7 @@ class ExpiringStream(ScriptedStream):
 
     def reshard(self, at: int, *, merge: bool) -> None:
         """Split the open shard at this place of the hash space, or merge it with the next."""
-        self._before = self.list_shards()
+        self.before = self.list_shards()
         still = sorted((s for s in self.shards.values() if not s.closed), key=lambda s: s.hash_range.start)
         at %= len(still)
         if merge and at + 1 < len(still):
@@ -61,6 +71,9 @@ class ExpiringStream(ScriptedStream):
         for shard in still:
             if shard.closed:
                 self._closed_ms[shard.shard_id] = self.now_ms
+
+    def calm(self) -> None:
+        """From now on it is at its best; what else may go wrong is the fate of a call."""
 
     def expire(self) -> None:
         """Drop what is too old now."""
@@ -78,15 +91,15 @@ class ExpiringStream(ScriptedStream):
         """
         self.expire()
         listing = self.list_shards()
-        if how == "old" and self._before:
-            shown = [shard for shard in self._before if not self.shards[shard.shard_id].gone]
+        if how == "old" and self.before:
+            shown = [shard for shard in self.before if not self.shards[shard.shard_id].gone]
             self.hidden |= {shard.shard_id for shard in listing} - {shard.shard_id for shard in shown}
             return shown
         if how == "lacking":
             parents = {parent for shard in listing for parent in shard.parent_shard_ids}
             return [shard for shard in listing if not (shard.closed and shard.shard_id in parents)]
         if how == "racing":
-            known = {shard.shard_id for shard in self._before if not shard.closed}
+            known = {shard.shard_id for shard in self.before if not shard.closed}
             self.hidden |= {shard.shard_id for shard in listing if known.intersection(shard.parent_shard_ids)}
             return [replace(shard, closed=shard.closed and shard.shard_id not in known) for shard in listing]
         return listing

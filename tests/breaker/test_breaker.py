@@ -17,6 +17,8 @@ from tests.breaker.stores import dynamodb, memory, sqlite
 
 EXAMPLES = int(os.environ.get("BREAKER_EXAMPLES", "120"))
 STEPS = int(os.environ.get("BREAKER_STEPS", "40"))
+#: What is read: a scripted stream of Kinesis' kind, and the stream of a table through its real source.
+KINDS = os.environ.get("BREAKER_KINDS", "stream table").split()
 #: Making a failing schedule small takes minutes; mutants and long hunts do without. Explaining one traces every line.
 SHRUNK = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
 PHASES = SHRUNK if os.environ.get("BREAKER_SHRINK", "1") == "1" else (Phase.explicit, Phase.generate)
@@ -24,14 +26,17 @@ PHASES = SHRUNK if os.environ.get("BREAKER_SHRINK", "1") == "1" else (Phase.expl
 pytestmark = pytest.mark.timeout(int(os.environ.get("BREAKER_TIMEOUT", "900")))
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("opened", "share"), [(memory, 1), (sqlite, 8), (dynamodb, 40)], ids=["memory", "sqlite", "dynamodb"]
 )
-def test_nothing_is_lost_doubled_or_stuck(opened: Callable[[], AbstractContextManager[LeaseStore]], share: int) -> None:
+def test_nothing_is_lost_doubled_or_stuck(
+    opened: Callable[[], AbstractContextManager[LeaseStore]], share: int, kind: str
+) -> None:
     """``share``: one schedule for so many over memory, since these stores take that much longer."""
     with opened() as store:
         run_state_machine_as_test(
-            type("Breaker", (Breaker,), {"store": store}),
+            type("Breaker", (Breaker,), {"store": store, "kind": kind}),
             settings=settings(
                 max_examples=max(1, EXAMPLES // share),
                 stateful_step_count=STEPS,

@@ -14,7 +14,7 @@ from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch
 from shardbatch.core.manifest import Manifest
 from shardbatch.core.policies import ClaimOptions, Outputs
-from shardbatch.core.ports import LeaseStore, Verdict
+from shardbatch.core.ports import LeaseStore, Source, Verdict
 from shardbatch.core.position import TRIM_HORIZON, Position
 from shardbatch.core.rows import BATCH, INTERVAL, Key, Namespace, Row, Table
 from shardbatch.core.start import Work
@@ -22,12 +22,14 @@ from shardbatch.errors import LeaseLost, ProtocolError, ShardbatchError, WorkFai
 from shardbatch.run import Claim, Consumer, Frozen, Outcome, claim, commit, freeze, land
 from tests.breaker.applications import Cluster
 from tests.breaker.events import Events
-from tests.breaker.faults import Broken, SteppedLanding, SteppedSource, SteppedStore, asked
+from tests.breaker.faults import SteppedLanding, SteppedSource, SteppedStore, asked
 from tests.breaker.memory_landing import MemoryLanding
 from tests.breaker.plans import Kind, Plans, runs
 from tests.breaker.process import Fate, Process
 from tests.breaker.run import Run, State
 from tests.breaker.stream import ExpiringStream
+from tests.breaker.table import Habits, TableStream
+from tests.breaker.table_client import Broken, table_source
 from tests.breaker.work import left_over, work
 from tests.support.rig import FakeTime
 
@@ -77,6 +79,7 @@ class World:
         start: Position = TRIM_HORIZON,
         shards: int = 2,
         plans: Plans | None = None,
+        habits: Habits | None = None,
     ) -> None:
         self.store, self.namespace, self.start = store, namespace, start
         self.plans = plans or Plans()
@@ -85,7 +88,11 @@ class World:
         self.sharing = False
         self.ahead_ms = 0
         self.time = FakeTime()
-        self.stream = ExpiringStream(self.time, name=namespace.stream_name, shards=shards, page_size=2)
+        named: dict[str, Any] = {"name": namespace.stream_name, "shards": shards, "page_size": 2}
+        if habits is None:
+            self.stream = ExpiringStream(self.time, **named)
+        else:
+            self.stream = TableStream(self.time, habits, **named)
         self.landing = MemoryLanding()
         self.runs: list[Run] = []
         self.processes: list[Process] = []
@@ -216,7 +223,7 @@ class World:
     def consumer(self, run: Run, process: Process, skew_ms: int) -> Consumer:
         return Consumer(
             namespace=self.namespace,
-            source=SteppedSource(self, process),
+            source=self._source(process, skew_ms),
             store=SteppedStore(self, process),
             landing=SteppedLanding(self, process),  # type: ignore[arg-type]
             liveness=partial(asked, self, process, run.deployment),
@@ -240,6 +247,11 @@ class World:
             say=lambda line: self.say(f"{process}: {line}"),
             warn=lambda line: self.say(f"{process}: {line}"),
         )
+
+    def _source(self, process: Process, skew_ms: int) -> Source:
+        if isinstance(self.stream, TableStream):
+            return table_source(self.stream, process, process.clock(self.time, skew_ms, naps=False))
+        return SteppedSource(self, process)
 
     def _body(self, run: Run, task: str, seen: Seen, skew_ms: int, try_number: int, process: Process) -> Any:
         consumer, owner = self.consumer(run, process, skew_ms), run.owner

@@ -55,6 +55,9 @@ VECTORS = {
     "a time that runs backwards in a shard": Vector(
         {"A": [(1, 5), (4, 2), (6, 7)], "B": [(2, 3), (3, 5), (5, 6)]}, [2, 1, 3, 4, 5, 6]
     ),
+    "a child with an earlier time, beside a number between": Vector(
+        {"P": [(7, 50), (8, 60)], "A": [(20, 10)], "B": [(9, 60)]}, [7, 8, 9, 20], {"A": ["P"]}
+    ),
     "a child whose times and numbers are before its parent's": Vector(
         {"P": [(7, 50), (8, 60)], "A": [(1, 10), (9, 70)], "B": [(5, 55), (6, 60), (10, 65)]},
         [7, 5, 6, 8, 1, 10, 9],

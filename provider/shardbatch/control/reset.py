@@ -87,7 +87,7 @@ def reset(
     for a new shard.
 
     :param to: ``TRIM_HORIZON``, an instant, or an exact position of one shard; its descendants then begin at their
-        oldest record.
+        oldest record, or at the instant that the position looks for.
     :param every: all shards.
     :param stream_id: with ``every``: the stream was created again; accept this identity, delete the rows of its shards,
         and begin at ``to``, by default where the application began.
@@ -152,8 +152,11 @@ def _preview(
 
 
 def target(row: Lease, roots: set[str], to: Position) -> Position:
-    """Where a lease goes: what descends from a shard that goes to a record begins at its oldest one."""
-    return TRIM_HORIZON if to.exact and row.shard_id not in roots else to
+    """Where a lease goes: what descends from a shard that goes to a record begins at its oldest one; from one that goes
+    on with a search for an instant, at that instant (F8)."""
+    if not to.exact or row.shard_id in roots:
+        return to
+    return TRIM_HORIZON if to.timestamp_ms is None else at_timestamp(to.timestamp_ms)
 
 
 def _move(action: Action, roots: set[str], to: Position, shown: Sequence[tuple[int, int]]) -> tuple[Done, ...]:

@@ -112,8 +112,8 @@ def test_the_end_of_a_shard_asks_for_its_own_children_only(server: StreamServer,
     found = rig.claim("r2")
     server.calls.clear()
     rig.land("r2", found)
-    _, *listings = server.calls.list("DescribeStream")  # the first one asks for the time
-    assert len(listings) == 8
+    asked, _, *listings = server.calls.list("DescribeStream")  # which stream it is, and its time, once each
+    assert (asked.shards, len(listings)) == (1, 8)
     assert all(call.shards == 1 for call in listings)
 
 
@@ -198,8 +198,8 @@ def test_a_disabled_stream_is_read_to_its_end(server: StreamServer, tmp_path: Pa
     found = rig.claim("r1")
     server.calls.clear()
     rig.land("r1", found)
-    _, *listings = server.calls.list("DescribeStream")  # the first one asks for the time
-    assert len(listings) == 3  # one for each leaf: none will ever have children
+    # Which stream it is, its time, and one for each leaf: none will ever have children.
+    assert len(server.calls.list("DescribeStream")) == 2 + 3
     frozen = rig.freeze("r1")
     rig.work(frozen)
     rig.commit("r1", frozen)
@@ -217,6 +217,25 @@ def test_a_stream_that_was_enabled_again_is_another_one(server: StreamServer, tm
     rig.options["source"] = world.source()
     with pytest.raises(StreamRecreated):
         rig.claim("r2")
+
+
+def test_a_read_that_finds_another_stream_calls_nothing_lost(server: StreamServer, tmp_path: Path) -> None:  # T9
+    world = World(server)
+    rig = rig_of(tmp_path, world)
+    sent = world.put("a")
+    rig.run("r1")
+    sent += world.put("b")
+    found = rig.claim("r2")
+    server.tables.disable(TABLE, region=REGION)
+    server.tables.enable(TABLE, region=REGION)
+    rig.options["source"] = world.source()
+    world.put("c")
+    with pytest.raises(StreamRecreated):
+        rig.land("r2", found)
+    rig.over("r2")
+    rig.options["source"] = world.source(world.arn)  # it can be read by its name for a day
+    assert rig.run("r3").gaps == 0
+    assert committed(rig) == sent
 
 
 def test_a_shard_that_always_fails_holds_no_other_back(server: StreamServer, tmp_path: Path) -> None:  # R21

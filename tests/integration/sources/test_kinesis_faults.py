@@ -329,6 +329,15 @@ def test_a_listed_shard_that_the_service_denies_is_not_gone(world: World) -> Non
         list(world.source().read(FIRST, TRIM_HORIZON))
 
 
+def test_a_shard_that_one_listing_lacks_is_not_gone(world: World) -> None:  # W11
+    world.split()
+    child = world.source().list_shards()[-1].shard_id
+    world.server.faults.add("GetShardIterator", "error", error="ResourceNotFoundException", status=400)
+    world.server.faults.add("ListShards", "hide_children")
+    page = next(iter(world.source().read(child, TRIM_HORIZON)))
+    assert not page.ended
+
+
 def test_a_stream_that_is_being_deleted_is_missing(world: World) -> None:
     world.server.options.delete_seconds = 30.0
     world.client.delete_stream(StreamName=STREAM)

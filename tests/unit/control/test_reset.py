@@ -94,6 +94,14 @@ def test_descendants_of_a_shard_that_goes_to_a_record_begin_at_their_oldest(rig:
     assert sorted(rig.committed(), key=int) == sorted(sent + sent[1:], key=int)
 
 
+def test_descendants_of_a_shard_that_goes_on_with_a_search_begin_at_its_instant(rig: Rig) -> None:  # F8
+    parent, low, _, sent = family(rig)
+    to = target_of(f"{sent[0]}@{rig.stream.now_ms}")
+    done(reset, rig, shards=[parent], to=to)
+    assert str(row(rig, parent).checkpoint) == str(to)
+    assert row(rig, low).checkpoint == at_timestamp(rig.stream.now_ms)
+
+
 def test_all_shards_go_to_an_instant(rig: Rig) -> None:
     rig.stream = ScriptedStream(shards=2)
     early = rig.stream.put(*"abcdef")
@@ -508,6 +516,7 @@ def test_targets_are_read_as_people_and_the_list_of_shards_write_them() -> None:
     assert target_of("sequence:4958") == after("4958")
     assert target_of("sequence:4958/3") == after("4958", 3)
     assert target_of("AT_TIMESTAMP:5") == at_timestamp(5)
+    assert str(target_of(f"{number}@5")) == f"{number}@5"
 
 
 @pytest.mark.parametrize(

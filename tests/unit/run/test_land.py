@@ -9,8 +9,9 @@ import pytest
 
 from shardbatch.core.policies import Policies, ShardErrors
 from shardbatch.core.position import after
-from shardbatch.errors import LeaseLost, SourceError
+from shardbatch.errors import LeaseLost, SourceError, StreamRecreated
 from shardbatch.run import Claim, land
+from shardbatch.run.land import Landed
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -28,7 +29,7 @@ def shards(rig: Rig) -> tuple[str, str]:
     return first, second
 
 
-def landed(rig: Rig, found: Claim, **changes: object) -> object:
+def landed(rig: Rig, found: Claim, **changes: object) -> Landed:
     (group,) = found.groups
     return land(rig.consumer(**changes), rig.owner("r1"), group.group, rig.stream.now_ms + 1)
 
@@ -90,6 +91,37 @@ def test_a_task_that_cannot_read_any_shard_fails(rig: Rig) -> None:
         rig.stream.failing[shard_id] = SourceError("refused")
     with pytest.raises(SourceError, match="refused"):
         landed(rig, found)
+
+
+def test_another_stream_of_the_same_name_is_not_read(rig: Rig) -> None:  # T9
+    found = rig.claim("r1")
+    rig.stream.created_ms += 1
+    with pytest.raises(StreamRecreated, match="belong to"):
+        landed(rig, found)
+    assert not rig.stream.reads
+    assert [row.pending for row in rig.consumer().leases()] == [None, None]
+
+
+def test_what_was_landed_before_the_stream_was_created_anew_is_kept(rig: Rig) -> None:  # T9
+    bad, good = shards(rig)
+    found = rig.claim("r1")
+    rig.stream.failing[bad] = SourceError("not today")
+    landed(rig, found)
+    rig.stream.created_ms += 1
+    done = landed(rig, found)
+    assert (done.records, list(done.errors)) == (2, [bad])
+    assert "belong to" in done.errors[bad]
+    assert [row.shard_id for row in rig.consumer().leases() if row.pending is not None] == [good]
+
+
+def test_a_task_that_reads_nothing_does_not_ask_which_stream_it_is(  # T9
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, asked, identity = rig.claim("r1"), [], rig.stream.identity
+    monkeypatch.setattr(rig.stream, "identity", lambda: asked.append(1) or identity())
+    landed(rig, found)
+    assert landed(rig, found).records == 4
+    assert len(asked) == 1
 
 
 def test_a_task_whose_leases_are_gone_is_told_so(rig: Rig) -> None:

@@ -129,7 +129,7 @@ def _images(change: _Change) -> bytes:
 def _compact(image: msgspec.Raw) -> bytes | None:
     """The text of an image; ``None`` if there is none.
 
-    :raises msgspec.MsgspecError: if it is no item.
+    :raises msgspec.MsgspecError: if it is not an item.
     """
     text = bytes(image)
     if text[:1] == b"{" and b"\\" not in text:

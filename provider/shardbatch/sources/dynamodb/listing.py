@@ -46,6 +46,7 @@ class StreamListing:
         self._asking = threading.Lock()
         self._asked_for: set[str] = set()
         self._settled: dict[str, Family] | None = None
+        self._children: dict[str, float] = {}
         self._filters = streams.takes("DescribeStream", "ShardFilter")
 
     @property
@@ -102,9 +103,19 @@ class StreamListing:
 
         :raises StreamNotFound: if there is no such stream.
         """
-        settled = self._settled_family(shard_id)
-        if settled is not None:
-            return settled
+        found = self._settled_family(shard_id) or self._listed_children(shard_id)
+        now = self._streams.clock.monotonic()
+        with self._lock:
+            self._children.update((child.shard_id, now) for child in found.children)
+        return found
+
+    def child_seen(self, shard_id: str) -> float:
+        """When a shard was last seen as the child of another one, by the clock that only runs forward; else minus
+        infinity."""
+        with self._lock:
+            return self._children.get(shard_id, float("-inf"))
+
+    def _listed_children(self, shard_id: str) -> Family:
         if self._filters:
             try:
                 found = self._family(shard_id, ShardFilter={"Type": "CHILD_SHARDS", "ShardId": shard_id})

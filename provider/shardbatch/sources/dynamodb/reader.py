@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from shardbatch.core.interval import MARGIN_MS
 from shardbatch.core.ports import Page
 from shardbatch.core.position import Kind, Position
 from shardbatch.core.slice import Oddities, Trimmed
@@ -187,12 +188,13 @@ class ShardReader:
         return self._next.timestamp_ms is not None
 
     def _nothing_below(self) -> bool:
-        """Whether a child shows that nothing of this shard is wanted: its first record is older than the instant, and
-        all records of its parent are older than that. Asked once; it spares the reading of closed generations."""
+        """Whether a child shows that nothing of this shard is wanted: its first record is older than the instant by
+        more than arrival times run backwards, and all records of its parent came before that. Asked once; it spares the
+        reading of closed generations."""
         if self._looked_below:
             return False
         self._looked_below = True
-        bound = places.second_of(self._next.timestamp_ms or 0)
+        bound = places.second_of(self._next.timestamp_ms or 0) - MARGIN_MS
         firsts = (self._first_arrival(child.shard_id) for child in self._listing.children(self._shard_id).children)
         return any(first is not None and first < bound for first in firsts)
 

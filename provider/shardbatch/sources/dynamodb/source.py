@@ -24,7 +24,7 @@ from shardbatch.sources.dynamodb.words import WORDS
 
 #: The service keeps each change for a day, and there is no setting for it.
 RETENTION = timedelta(hours=24)
-#: Seconds for which a listing is good enough to agree that a shard has left the stream.
+#: Seconds for which two listings are good enough to agree that a shard has left the stream.
 LISTING_LIVES = 60.0
 
 
@@ -153,13 +153,16 @@ class DynamoDBSource:
             return self._paces[shard_id]
 
     def _listed(self, shard_id: str) -> bool:
-        """Whether the stream lists a shard. One listing answers for all shards that leave the stream at a time.
+        """Whether one of two listings in a row has a shard (W11). They answer for all shards that leave the stream at a
+        time, but not for one that was seen as a child since.
 
         :raises StreamNotFound: if it is the stream that is gone.
         """
         with self._looking:
             self._stream.describe()
-            now = self._caller.clock.monotonic()
-            if self._seen is None or now - self._seen[0] > LISTING_LIVES or shard_id in self._seen[1]:
-                self._seen = now, frozenset(shard.shard_id for shard in self._stream.shards())
-            return shard_id in self._seen[1]
+            now, seen = self._caller.clock.monotonic(), self._seen
+            old = seen is None or now - seen[0] > LISTING_LIVES or seen[0] <= self._stream.child_seen(shard_id)
+            if seen is None or old or shard_id in seen[1]:
+                both = (shard.shard_id for _ in range(2) for shard in self._stream.shards())
+                self._seen = seen = now, frozenset(both)
+            return shard_id in seen[1]

@@ -188,8 +188,8 @@ class ShardReader:
         return () if proof.steps % SILENT_STEPS else self._nothing()
 
     def _gone(self, error: ShardNotFound) -> tuple[Iterable[Page], Pause]:
-        """The shard is gone if the listing agrees. :raises StreamNotFound: if it is the stream that is gone."""
-        if any(shard.shard_id == self._shard_id for shard in list_all(self._caller)):
+        """The shard is gone if two listings agree (W11). :raises StreamNotFound: if it is the stream that is gone."""
+        if any(shard.shard_id == self._shard_id for _ in range(2) for shard in list_all(self._caller)):
             self._way.drop()
             doubt = InvalidAnswer(f"{self._where} is listed, but the service knows no such shard or place.")
             doubt.__cause__ = error
