@@ -58,6 +58,7 @@ class ShardRead:
     ahead_ms: Callable[[], int] = lambda: 0
     timed_by: Stop = Stop.DURATION
     enrol: Callable[[str, Page], Page] = lambda shard_id, end: end
+    same_stream: Callable[[], None] = lambda: None
 
 
 class _Tally:
@@ -72,7 +73,7 @@ class _Tally:
         self.last_arrival_ms: int | None = None
         self.lag: int | None = None
         self.caught_up_ms: int | None = None
-        self.trail = Continuity(read.consumer, lease, read.kept)
+        self.trail = Continuity(read.consumer, lease, read.kept, read.same_stream)
         self.oddities = NOTHING_ODD
         self.page: Page | None = None
         self.interval = read.consumer.interval
