@@ -355,10 +355,13 @@ class Breaker(Cleanings):
         self.world.stream.late(seconds * 1000, *keys)
         self.go_on(data)
 
-    @rule(data=st.data(), at=st.integers(0, 5), merge=st.booleans())
+    @rule(data=st.data(), at=st.integers(0, 5), merge=st.booleans(), late=st.sampled_from([None, None, 0, 30, 59]))
     @precondition(lambda self: self.theme in STREAM and len(self.world.stream.shards) < MOST_SHARDS)
-    def reshard(self, data: Any, at: int, merge: bool) -> None:
+    def reshard(self, data: Any, at: int, merge: bool, late: int | None) -> None:
+        """Shards close in favour of others, which may have records at once, even from a clock that is behind."""
         self.world.stream.reshard(at, merge=merge)
+        if late is not None and len(self.world.stream.sent) < MOST_RECORDS:
+            self.world.stream.late(late * 1000, *"aceg")
         self.go_on(data)
 
     @rule(data=st.data(), hours=st.sampled_from([0.05, 0.5, 2, 13, 25, 50]))
@@ -410,10 +413,13 @@ class Breaker(Cleanings):
         self.world.ahead_ms = 300 * HOUR_MS
         self.go_on(data)
 
-    @rule(data=st.data(), keep=st.integers(0, 2), reads=st.booleans())
+    @rule(data=st.data(), keep=st.integers(0, 2), reads=st.booleans(), fresh=st.booleans())
     @precondition(lambda self: self.kind == "table" and self.theme in TIME and self.spent["trimmed"] < self.trims)
-    def trim(self, data: Any, keep: int, reads: bool) -> None:
-        """The service drops records before their time, maybe between two answers of a read."""
+    def trim(self, data: Any, keep: int, reads: bool, fresh: bool) -> None:
+        """The service drops records before their time, maybe such as came just now, or between two answers of a
+        read."""
+        for shard in [shard for shard in self.world.stream.shards.values() if fresh and not shard.closed]:
+            self.world.stream.put(*"ab", shard_id=shard.shard_id)
         held = [shard.shard_id for shard in self.world.stream.shards.values() if len(shard.items) > keep]
         process = None
         if reads and self._may_read():

@@ -68,11 +68,20 @@ class Continuity:
     stands still while a machine sleeps and the other one may be set back.
     """
 
-    def __init__(self, consumer: Consumer, lease: Lease, kept: Callable[[], Kept], above: Ancestors) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        lease: Lease,
+        kept: Callable[[], Kept],
+        above: Ancestors,
+        same_stream: Callable[[], None] = lambda: None,
+    ) -> None:
+        """:param same_stream: raises if the stream is not the application's; it is called where a shard seems gone."""
         self._consumer = consumer
         self._above = above
         self._lease = lease
         self._kept = kept
+        self._same_stream = same_stream
         self._longest_ms = longest_ms(consumer.source.capabilities)
         self._least_ms = _ms(consumer.source.capabilities.least_retention)
         self._place = lease.checkpoint
@@ -105,6 +114,8 @@ class Continuity:
                     pages.close()
                 pages = self._read()
                 continue
+            if page.gone:
+                self._same_stream()
             self._follow(page)
             yield page
 

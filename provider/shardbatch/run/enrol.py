@@ -125,6 +125,17 @@ def check(row: Application, identity: str) -> None:
         )
 
 
+def require_same_stream(consumer: Consumer) -> None:
+    """Check that this stream is the one that was claimed: a task may begin long after its claim, when all shards of the
+    old stream look as if they were gone (W11).
+
+    :raises StreamRecreated: if it is another one.
+    """
+    row = consumer.application()
+    if row is not None:
+        check(row, consumer.source.identity())
+
+
 def add_rows(
     consumer: Consumer,
     listing: Sequence[Shard],

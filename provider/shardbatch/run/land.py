@@ -22,7 +22,7 @@ from shardbatch.run.attempt import lost
 from shardbatch.run.children import Children
 from shardbatch.run.consumer import Consumer
 from shardbatch.run.continuity import Ancestors, longest_ms
-from shardbatch.run.enrol import check
+from shardbatch.run.enrol import require_same_stream
 from shardbatch.run.expiry import ask_kept
 from shardbatch.run.hold import Held, Renewal
 from shardbatch.run.progress import Progress
@@ -88,10 +88,9 @@ class _Task:
         self.lock = threading.Lock()
         self.first_error: BaseException | None = None
         self.unlanded: StagingError | None = None
-        #: Why nothing may be read, if that is so.
-        self.barred: Exception | None = None
         self.seen: set[str] = set()
         self.kept = cache(partial(ask_kept, consumer))
+        self.same_stream = cache(partial(require_same_stream, consumer))
         self.ahead_ms = cache(self._ahead_ms)
         self.stream_clock = StreamClock(consumer)
         self.children = Children(consumer, owner, group)
@@ -110,8 +109,6 @@ class _Task:
             self.consumer.warn(
                 f"The time for reading is over, by {limit}: one more answer of each shard is read, no more."
             )
-        if any(self._to_read(lease) for lease in mine):
-            self._ask_which_stream()
         with self.renewal.running(), self.progress.running():
             turns = Turns(clock, limits.concurrency, self.deadline, self._longest_wait)
             turns.run([self._begin(lease) for lease in mine], self._finished, self.stop.set)
@@ -120,17 +117,6 @@ class _Task:
             self.consumer.say(f"{len(self.quiet)} shards had nothing new, read {Stop.TIP}: {names}.")
         self.landed.seconds = round(clock.monotonic() - self.started, 3)
         return self.landed
-
-    def _ask_which_stream(self) -> None:
-        """Bar the reading of another stream than the application's (T9): what earlier tries landed is not affected."""
-        try:
-            application = self.consumer.application()
-            if application is not None:
-                check(application, self.consumer.source.identity())
-        except Exception as error:
-            if not is_shards_own(error):
-                raise
-            self.barred = error
 
     def _begin(self, lease: Lease) -> Reading:
         held = Held(self.consumer, self.owner, lease)
@@ -142,12 +128,10 @@ class _Task:
     def _pages(self, held: Held) -> Pages:
         if self.stop.is_set():
             raise Stopped
-        if not self._to_read(held.row):
+        if held.row.pending is not None and not self._unfinished(held.row.pending):
             return held.row.pending
         if self.hurry.is_set():
             return None
-        if self.barred is not None:
-            raise self.barred
         require_slices_here(self.consumer, [held.row])
         if self.consumer.interval is None:
             self.stream_clock.begin()
@@ -167,6 +151,7 @@ class _Task:
             self.stream_clock.at,
             self.progress.came,
             self.above,
+            self.same_stream,
         )
         return (yield from read_shard(read))
 
@@ -176,9 +161,6 @@ class _Task:
     def _waited(self, waiting: Waiting) -> None:
         with self.lock:
             self.landed.waiting += waiting
-
-    def _to_read(self, lease: Lease) -> bool:
-        return lease.pending is None or self._unfinished(lease.pending)
 
     def _unfinished(self, landed: Slice) -> bool:
         """Whether an interval's slice was cut short: a whole one has ended."""
@@ -278,7 +260,7 @@ def land(
     :param seconds: time after which nothing more is read, whatever the limits say, default none. An interval that is
         not read by then fails, and a retry goes on.
     :raises LeaseLost: if every lease of the group was lost, even before this began.
-    :raises StreamRecreated: if shards are to be read, none was landed before, and the stream is another one by now.
+    :raises StreamRecreated: if no shard could be read, because the stream is another one by now.
     :raises StagingError: if records of a shard could not be written, after the others are landed: a retry reads the
         rest.
     :raises Exception: the first shard's error, if no shard could be read; and under ``shard_errors=fail`` or in an

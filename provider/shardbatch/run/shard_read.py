@@ -63,6 +63,7 @@ class ShardRead:
     stream_time: Callable[[float, int], int] = lambda monotonic, now_ms: now_ms - CLOCKS_APART_MS
     came: Callable[[str, int, int, int | None, Waiting], None] = lambda *told: None
     above: Ancestors | None = None
+    same_stream: Callable[[], None] = lambda: None
 
 
 class _Tally:
@@ -79,7 +80,9 @@ class _Tally:
         self.caught_up_ms: int | None = None
         self.tip_ms: int | None = None
         self.stream_time = read.stream_time
-        self.trail = Continuity(read.consumer, lease, read.kept, read.above or Ancestors(read.consumer))
+        self.trail = Continuity(
+            read.consumer, lease, read.kept, read.above or Ancestors(read.consumer), read.same_stream
+        )
         self.oddities = NOTHING_ODD
         self.page: Page | None = None
         self.interval = read.consumer.interval

@@ -93,35 +93,45 @@ def test_a_task_that_cannot_read_any_shard_fails(rig: Rig) -> None:
         landed(rig, found)
 
 
-def test_another_stream_of_the_same_name_is_not_read(rig: Rig) -> None:  # T9
-    found = rig.claim("r1")
+def replaced(rig: Rig) -> None:
+    """The stream is another one, which has no shard of the old one."""
     rig.stream.created_ms += 1
+    for shard_id in rig.stream.shards:
+        rig.stream.forget(shard_id)
+
+
+def test_shards_that_another_stream_lacks_have_not_left_it(rig: Rig) -> None:  # W11
+    found = rig.claim("r1")
+    replaced(rig)
     with pytest.raises(StreamRecreated, match="belong to"):
         landed(rig, found)
-    assert not rig.stream.reads
     assert [row.pending for row in rig.consumer().leases()] == [None, None]
+    assert not any("GAP" in line for line in rig.said)
 
 
-def test_what_was_landed_before_the_stream_was_created_anew_is_kept(rig: Rig) -> None:  # T9
+def test_what_was_landed_before_the_stream_was_replaced_is_kept(rig: Rig) -> None:  # W11
     bad, good = shards(rig)
     found = rig.claim("r1")
     rig.stream.failing[bad] = SourceError("not today")
     landed(rig, found)
-    rig.stream.created_ms += 1
+    rig.stream.failing.clear()
+    replaced(rig)
     done = landed(rig, found)
     assert (done.records, list(done.errors)) == (2, [bad])
     assert "belong to" in done.errors[bad]
     assert [row.shard_id for row in rig.consumer().leases() if row.pending is not None] == [good]
 
 
-def test_a_task_that_reads_nothing_does_not_ask_which_stream_it_is(  # T9
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_a_task_asks_which_stream_it_is_once_and_only_for_shards_that_seem_gone(  # W11
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, gone: int
 ) -> None:
     found, asked, identity = rig.claim("r1"), [], rig.stream.identity
+    for shard_id in shards(rig)[:gone]:
+        rig.stream.forget(shard_id)
     monkeypatch.setattr(rig.stream, "identity", lambda: asked.append(1) or identity())
-    landed(rig, found)
-    assert landed(rig, found).records == 4
-    assert len(asked) == 1
+    assert landed(rig, found).gaps == gone
+    assert len(asked) == min(gone, 1)
 
 
 def test_a_task_whose_leases_are_gone_is_told_so(rig: Rig) -> None:
