@@ -77,6 +77,7 @@ SECTIONS: dict[str, tuple[str, str]] = {
     "GapFound": ("a gap", "operations.md#a-gap"),
     "ShardsFailed": ("errors of the service", "reading.md#errors-of-the-service"),
     "Starving": ("runs are green but nothing is read", "operations.md#runs-are-green-but-nothing-is-read"),
+    "WaitEnded": ("waiting", "waiting.md"),
 }
 
 #: What the columns of a batch's records mean.
@@ -197,6 +198,8 @@ def _operator(verb: Verb) -> str:
 def _owner_at_work(verb: Verb) -> str:
     if verb.use_case is None:
         return "the run that it starts leaves it"
+    if verb.archives:
+        return "leaves it"
     return "leaves it, unless forced" if verb.asks else "acts without asking"
 
 

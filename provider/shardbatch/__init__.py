@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from shardbatch.operators.actions import SetAsideBatchOperator as SetAsideBatchOperator
     from shardbatch.operators.actions import UnparkBatchOperator as UnparkBatchOperator
     from shardbatch.operators.claim import ClaimOperator as ClaimOperator
+    from shardbatch.operators.clean_staging import CleanStagingOperator as CleanStagingOperator
     from shardbatch.operators.commit import CommitOperator as CommitOperator
     from shardbatch.operators.commit import ReportOperator as ReportOperator
     from shardbatch.operators.end_record import record_end as record_end
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from shardbatch.operators.root_actions import SumMarkersOperator as SumMarkersOperator
     from shardbatch.operators.spark import SparkSubmitBatchOperator as SparkSubmitBatchOperator
     from shardbatch.params import batch_params as batch_params
+    from shardbatch.sensors.backlog import BacklogSensor as BacklogSensor
+    from shardbatch.sensors.committed_up_to import CommittedUpToSensor as CommittedUpToSensor
     from shardbatch.sources.dynamodb.options import StreamView as StreamView
     from shardbatch.sources.kinesis.options import Deaggregate as Deaggregate
     from shardbatch.sources.kinesis.options import FanOut as FanOut
@@ -61,10 +64,13 @@ __version__ = "0.1.0"
 _HOMES = {
     "AcceptGapOperator": "operators.actions",
     "AdoptRootOperator": "operators.root_actions",
+    "BacklogSensor": "sensors.backlog",
     "ClaimOperator": "operators.claim",
     "ClaimOptions": "core.policies",
+    "CleanStagingOperator": "operators.clean_staging",
     "CommitOperator": "operators.commit",
     "CommittedFile": "landing.committed",
+    "CommittedUpToSensor": "sensors.committed_up_to",
     "Deaggregate": "sources.kinesis.options",
     "DropBatchOperator": "operators.actions",
     "DynamoDBLeases": "hooks.leases",

@@ -269,7 +269,7 @@ class ManifestChanged(StagingError):
 
 
 class SlicesGone(StagingError):
-    """Files of a batch that is to be replayed are no longer in staging."""
+    """Files of a batch that is to be replayed are no longer in staging, or clean-up has retired the batch."""
 
     remedy = "Restore them under the same names from a backup of staging. Without them the batch cannot be replayed."
     retryable = False
@@ -381,4 +381,10 @@ class Starving(ShardbatchError):
         "'airflow shardbatch status' names the owners. End their runs, or free stale leases with "
         "'airflow shardbatch release'."
     )
+    retryable = False
+
+
+class WaitEnded(ShardbatchError):
+    """What a sensor waits for can never be."""
+
     retryable = False

@@ -99,12 +99,15 @@ class Ways:
         return answer["positions"], "\n".join(said)
 
     def rows(self, way: str) -> list[Any]:
-        unlike = {"note", "last_action", "updated_at_ms", "lease_count", "row_count", "caught_up_ms"}
+        unlike = {"note", "last_action", "lease_count", "row_count", "staging", "committed_to"}
         store = self.stores[way]
         if store.pending():
             return []
         found = (row.columns() for table in (APPLICATION, SHARD_LEASE) for row in store.list(table, NAMESPACE))
-        return [{name: value for name, value in columns.items() if name not in unlike} for columns in found]
+        return [
+            {name: value for name, value in columns.items() if name not in unlike and not name.endswith("_ms")}
+            for columns in found
+        ]
 
     def rig(self, way: str, world: World) -> Rig:
         rig = rig_of(self._folder / way, world)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from airflow.sdk import BaseHook, get_current_context
 
-from shardbatch.errors import ConfigurationError
+from shardbatch.errors import ApplicationUnknown, ConfigurationError, StoreNotFound
 from shardbatch.hooks.leases import Leases, existing_store
 from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.settings import chosen_leases, leases_of
@@ -19,6 +19,7 @@ from shardbatch.hooks.streams import Stream
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
+    from shardbatch.control.questions import Answer, Question
     from shardbatch.control.status import ShardStatus, Status
     from shardbatch.core.ports import LeaseStore
     from shardbatch.core.rows import Namespace
@@ -143,6 +144,20 @@ class ShardbatchHook(BaseHook):
 
         with self._opened() as (store, namespace):
             return statuses.committed_up_to(store, namespace)
+
+    def ask(self, question: Question) -> Answer:
+        """What the rows say to a question of a sensor. An application that has not claimed yet is waited for.
+
+        :raises ConfigurationError: for a name or a connection that cannot be used.
+        :raises StoreError: if the store cannot be reached.
+        """
+        from shardbatch.control.questions import Answer
+
+        try:
+            with self._opened() as (store, namespace):
+                return question.ask(store, namespace)
+        except (ApplicationUnknown, StoreNotFound) as error:
+            return Answer(False, f"{error} It is there once a run has claimed for the first time.")
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[LeaseStore, Namespace]]:

@@ -161,7 +161,7 @@ def read_shard(read: ShardRead) -> Pages:
     """
     row = read.held.row
     lease, begun = (row, None) if row.pending is None else (leases.beyond(row), row.pending)
-    writer = read.consumer.landing.slice(lease.namespace, lease.shard_id, lease.checkpoint)
+    writer = read.consumer.landing.slice(lease.namespace, lease.shard_id, lease.checkpoint, lease.tenure)
     tally: _Tally | None = None
     try:
         tally = _Tally(lease, read)
