@@ -10,7 +10,18 @@ from typing import Any
 
 from shardbatch.core.owner import Owner
 from shardbatch.core.position import LATEST, TRIM_HORIZON, Kind, Position
-from shardbatch.core.rows import APPLICATION, INT, SCHEMA_VERSION, TEXT, TEXTS, Key, Namespace, Row, column
+from shardbatch.core.rows import (
+    APPLICATION,
+    INT,
+    SCHEMA_VERSION,
+    TEXT,
+    TEXTS,
+    TEXTS_IF_ANY,
+    Key,
+    Namespace,
+    Row,
+    column,
+)
 from shardbatch.core.shard import KeyRange
 from shardbatch.errors import UnsupportedSchema
 
@@ -84,7 +95,8 @@ class Application(Row):
 
     For the watermark (PROTOCOL C): ``key_space`` has the keys that the stream's shards divide among them, ``None`` if
     it has none or is not known. Without one, ``listed_whole_ms`` is when the last listing was begun that was whole and
-    all of whose shards have rows, by the stream's clock. ``reset_count`` counts resets and restarts.
+    all of whose shards have rows, by the stream's clock; ``listed_over`` names the shards that were completed before it
+    and had no child. ``reset_count`` counts resets and restarts.
     ``complete_from_ms`` is the instant up to which a person had records passed over, or another library had read them;
     ``None``: no other than the start.
     """
@@ -113,6 +125,7 @@ class Application(Row):
     listed_whole_ms: int | None = field(default=None, metadata=INT)
     reset_count: int = field(default=0, metadata=INT)
     complete_from_ms: int | None = field(default=None, metadata=INT)
+    listed_over: tuple[str, ...] = field(default=(), metadata=TEXTS_IF_ANY)
 
     @property
     def root_start(self) -> Position:
@@ -189,9 +202,12 @@ class Application(Row):
         """With the keys that the stream's shards divide among them."""
         return replace(self, key_space=key_space, row_count=self.row_count + 1)
 
-    def listed(self, begun_ms: int) -> Application:
-        """With a later listing that was whole, all of whose shards have rows."""
-        return replace(self, listed_whole_ms=max(self.listed_whole_ms or 0, begun_ms), row_count=self.row_count + 1)
+    def listed(self, begun_ms: int, over: tuple[str, ...]) -> Application:
+        """With a later listing that was whole, all of whose shards have rows.
+
+        :param over: the shards that were completed before it and had no child.
+        """
+        return replace(self, listed_whole_ms=begun_ms, listed_over=over, row_count=self.row_count + 1)
 
     def reset(self, left_out_ms: int | None) -> Application:
         """With one reset more: what was said of its watermark before counts no longer.
@@ -235,4 +251,5 @@ class Application(Row):
             start_position=fresh,
             start_places=(),
             listed_whole_ms=None,
+            listed_over=(),
         )

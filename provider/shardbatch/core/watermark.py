@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from shardbatch.core.application import Application
-from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS
+from shardbatch.core.interval import MARGIN_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.position import Kind
@@ -100,10 +100,17 @@ def listed_whole(listing: Iterable[Shard], rows: Iterable[Lease], *, lineage: bo
         row = known.get(shard.shard_id)
         if row is None:
             return False
-        over = lineage and not shard.leaf and (shard.closed or row.completed)
-        if over and shard.shard_id not in parents:
+        ended = lineage and not shard.leaf and (shard.closed or row.completed)
+        if ended and shard.shard_id not in parents:
             return False
     return True
+
+
+def over(rows: Iterable[Lease]) -> tuple[str, ...]:
+    """The completed shards of which no child has a row."""
+    known = list(rows)
+    parents = {parent for lease in known for parent in lease.parent_shard_ids}
+    return tuple(sorted(lease.shard_id for lease in known if lease.completed and lease.shard_id not in parents))
 
 
 def _seen(rows: Mapping[str, Lease]) -> dict[str, Bound]:
@@ -190,7 +197,5 @@ def _unlisted(application: Application, rows: Mapping[str, Lease], seen: Mapping
     yield Hold("shards that no whole listing has shown", None if whole_ms is None else whole_ms - MARGIN_MS)
     if whole_ms is None:
         return
-    parents = {parent for lease in rows.values() for parent in lease.parent_shard_ids}
-    for name, lease in rows.items():
-        if lease.completed and name not in parents and lease.updated_at_ms > whole_ms - CLOCKS_APART_MS:
-            yield Hold(f"what follows {name}", seen[name])
+    for name in set(over(rows.values())).difference(application.listed_over):
+        yield Hold(f"what follows {name}", seen[name])

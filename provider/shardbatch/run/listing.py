@@ -12,13 +12,15 @@ from shardbatch.core.maintenance import missed
 from shardbatch.core.planner import orphans
 from shardbatch.core.shard import Shard
 from shardbatch.core.shortlist import shortlist
-from shardbatch.core.watermark import listed_whole
+from shardbatch.core.watermark import listed_whole, over
 from shardbatch.errors import InvalidAnswer
 from shardbatch.run.consumer import Consumer
 
 #: How often a listing that has a hole is asked for, and how many seconds lie between (K-11).
 LISTINGS = 3
 PAUSE_SECONDS = 1.0
+#: Completed shards without a child that a row names: it has to fit into an item of DynamoDB. Others hold a watermark.
+MOST_OVER = 2000
 
 
 def list_shards(consumer: Consumer) -> Sequence[Shard]:
@@ -96,12 +98,12 @@ def note_whole(
     listing: Sequence[Shard],
     rows: Sequence[Lease],
 ) -> None:
-    """Note on the application's row that a listing was whole and all of it has rows (PROTOCOL C4). If others write the
-    row meanwhile, the next claim notes it."""
-    whole = begun_ms is not None and not consumer.source.missing(listing)
-    if begun_ms is None or not whole or not listed_whole(listing, rows, lineage=consumer.source.capabilities.lineage):
+    """Note on the application's row that a listing was whole and all of it has rows (PROTOCOL C4), and which shards
+    were completed before it and have no child. If others write the row meanwhile, the next claim notes it."""
+    if begun_ms is None or begun_ms < (application.listed_whole_ms or 0) or consumer.source.missing(listing):
         return
-    consumer.store.replace(application, application.listed(begun_ms))
+    if listed_whole(listing, rows, lineage=consumer.source.capabilities.lineage):
+        consumer.store.replace(application, application.listed(begun_ms, over(rows)[:MOST_OVER]))
 
 
 def tell_missed(consumer: Consumer, fresh: Sequence[Shard], listing: Sequence[Shard], rows: Sequence[Lease]) -> None:

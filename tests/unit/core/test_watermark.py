@@ -10,14 +10,14 @@ import pytest
 
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
-from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS
+from shardbatch.core.interval import MARGIN_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, Position, after, at_timestamp
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.slice import Slice
-from shardbatch.core.watermark import Watermark, lesser, listed_whole, watermark
+from shardbatch.core.watermark import Watermark, lesser, listed_whole, over, watermark
 
 NAMESPACE = Namespace("etl", "orders")
 T0 = 1_800_000_000_000
@@ -126,7 +126,9 @@ def test_a_completed_lease_that_a_reset_holds_makes_it_unknown_too() -> None:
     held = row("old", "0-99", T0 - 9, completed=True, lease_owner=str(ResetHolder("r1")))
     assert watermark(ranged(), [held, row("a", "0-99", T0)]).ms is None
     held = row("old", None, T0 - 9, completed=True, lease_owner=str(ResetHolder("r1")))
-    found = watermark(rangeless(T0 + CLOCKS_APART_MS), [held, row("a", None, T0, parent_shard_ids=("old",))])
+    found = watermark(
+        replace(rangeless(T0), listed_over=("old",)), [held, row("a", None, T0, parent_shard_ids=("old",))]
+    )
     assert (found.ms, names(found)) == (None, ["old"])
 
 
@@ -147,11 +149,19 @@ def test_without_rows_nothing_is_known_whatever_was_listed_before_a_restart_remo
         assert watermark(application, []).ms is None
 
 
-@pytest.mark.parametrize(("later_ms", "caps"), [(1, True), (-CLOCKS_APART_MS - 1, False)])
-def test_a_shard_that_was_completed_since_may_have_had_a_late_child(later_ms: int, caps: bool) -> None:
-    done = row("p", None, T0 - 70, completed=True, updated_at_ms=T0 + later_ms)
-    found = watermark(rangeless(T0), [row("a", None, T0), done])
-    assert found.ms == (T0 - 70 if caps else T0) - MARGIN_MS
+@pytest.mark.parametrize("completed_ms", [T0 + 3_600_000, T0 - 3_600_000])
+def test_a_shard_that_was_completed_since_may_have_had_a_late_child_whatever_its_workers_clock_says(
+    completed_ms: int,
+) -> None:
+    done = row("p", None, T0 - 70, completed=True, updated_at_ms=completed_ms)
+    rows = [row("a", None, T0), done]
+    assert watermark(rangeless(T0), rows).ms == T0 - 70 - MARGIN_MS
+    assert watermark(replace(rangeless(T0), listed_over=("p",)), rows).ms == T0 - MARGIN_MS
+
+
+def test_a_shard_is_over_if_it_is_completed_and_no_child_has_a_row() -> None:
+    rows = [row("b", None, completed=True), row("c", None, parent_shard_ids=("b",)), row("a", None, completed=True)]
+    assert over(rows) == ("a",)
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,11 @@ class Rangeless(Stream):
 
     capabilities = Capabilities(lineage=True, instants=True, arrival_times=True)
 
+    final = False
+
     def list_shards(self):  # type: ignore[no-untyped-def]
-        return [replace(shard, hash_range=None) for shard in super().list_shards()]
+        listed = super().list_shards()
+        return [replace(shard, hash_range=None, leaf=self.final and shard.closed) for shard in listed]
 
 
 def rig_of(folder: Path, stream: Stream) -> Rig:
@@ -255,3 +258,35 @@ def test_without_ranges_a_late_child_holds_it_back(tmp_path: Path) -> None:
     now = stream.now_ms
     rig.run("r3")
     assert (mark(rig).ms or 0) >= now - MARGIN_MS - 1_000
+
+
+def test_without_ranges_a_late_child_holds_it_back_also_if_the_commits_clock_is_slow(tmp_path: Path) -> None:
+    stream = Rangeless()
+    rig = rig_of(tmp_path, stream)
+    rig.run("r1")
+    (parent,) = stream.shards
+    later(rig, 600_000)
+    begun = stream.now_ms
+    found = rig.claim("r2")
+    hidden = {shard_id: stream.shards.pop(shard_id) for shard_id in stream.split(parent)}
+    rig.land("r2", found)
+    frozen = rig.freeze("r2")
+    rig.work(frozen)
+    rig.time.ms -= 3_600_000
+    rig.commit("r2", frozen)
+    assert [row.completed for row in rig.consumer().leases()] == [True]
+    stream.shards.update(hidden)
+    assert (mark(rig).ms or 0) <= begun - 600_000
+
+
+def test_without_ranges_the_leaves_of_a_stream_that_takes_no_more_records_hold_nothing_back(tmp_path: Path) -> None:
+    stream = Rangeless()
+    rig = rig_of(tmp_path, stream)
+    rig.stream.put("a")
+    stream.final = True
+    for shard in stream.shards.values():
+        shard.closed = True
+    rig.run("r1")
+    later(rig, 600_000)
+    rig.run("r2")
+    assert mark(rig).ms == stream.now_ms - MARGIN_MS
