@@ -198,6 +198,8 @@ def _operator(verb: Verb) -> str:
 def _owner_at_work(verb: Verb) -> str:
     if verb.use_case is None:
         return "the run that it starts leaves it"
+    if verb.archives:
+        return "leaves it"
     return "leaves it, unless forced" if verb.asks else "acts without asking"
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from shardbatch.operators.actions import SetAsideBatchOperator as SetAsideBatchOperator
     from shardbatch.operators.actions import UnparkBatchOperator as UnparkBatchOperator
     from shardbatch.operators.claim import ClaimOperator as ClaimOperator
+    from shardbatch.operators.clean_staging import CleanStagingOperator as CleanStagingOperator
     from shardbatch.operators.commit import CommitOperator as CommitOperator
     from shardbatch.operators.commit import ReportOperator as ReportOperator
     from shardbatch.operators.end_record import record_end as record_end
@@ -66,6 +67,7 @@ _HOMES = {
     "BacklogSensor": "sensors.backlog",
     "ClaimOperator": "operators.claim",
     "ClaimOptions": "core.policies",
+    "CleanStagingOperator": "operators.clean_staging",
     "CommitOperator": "operators.commit",
     "CommittedFile": "landing.committed",
     "CommittedUpToSensor": "sensors.committed_up_to",

@@ -269,7 +269,7 @@ class ManifestChanged(StagingError):
 
 
 class SlicesGone(StagingError):
-    """Files of a batch that is to be replayed are no longer in staging."""
+    """Files of a batch that is to be replayed are no longer in staging, or clean-up has retired the batch."""
 
     remedy = "Restore them under the same names from a backup of staging. Without them the batch cannot be replayed."
     retryable = False

@@ -63,6 +63,11 @@ OPTIONS = {
         "was applied.",
         "30",
     ),
+    "archive_for": _option(
+        "Days for which clean-up keeps the slices of a committed batch, so that it can be replayed; 0 to 36500, also "
+        "0.5; empty: 7. They count from its last decision or attempt. Clean-up runs when you call it.",
+        "7",
+    ),
     "staging_timeout": _option(
         "Seconds for which S3 may send nothing in one call for the staging folder, 1 to 3600; empty: 60. A folder on a "
         "mount waits as long as its mount options say.",

@@ -201,7 +201,7 @@ class SteppedSource:
             page = next(pages, None)
             if page is None:
                 return
-            position = page.next
+            page, position = self._stream.told(shard_id, position, page), page.next
             if fate == "tip" and page.records.num_rows and self._stream.tells_lag:
                 page = of_lag(page, 0)
             yield replace(page, children=()) if fate == "childless" else page

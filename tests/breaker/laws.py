@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 from shardbatch.core.batch import DROPPED, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.rows import SHARD_LEASE, Key
-from shardbatch.core.slice import Slice
+from shardbatch.core.slice import Gap, Slice
 from shardbatch.errors import NothingFinished
 from shardbatch.run import Committed
 from shardbatch.run.attempt import over
 from shardbatch.run.continuity import LEFT
 from tests.breaker.books import Books
+from tests.breaker.cleaning import CleaningLaws
 from tests.breaker.lease_laws import LeaseLaws
 from tests.breaker.losses import has_left
 from tests.breaker.reader_laws import ReaderLaws
@@ -58,10 +59,12 @@ class Laws:
     alive_ms: dict[str, int] = field(default_factory=dict)
     seen: int = 0
     markers: int = -1
+    removed: int = 0
     broken: bool = False
 
     def __post_init__(self) -> None:
         self.readers = ReaderLaws(self.world, self.books)
+        self.cleaning = CleaningLaws(self.world)
         self.watermarks = WatermarkLaws(self.world, self.books)
 
     def look(self) -> None:
@@ -88,9 +91,11 @@ class Laws:
                 assert written.old is None or isinstance(written.old, Batch)
                 self._batch(written, written.old, written.new)
         markers = sum(map(len, self.world.landing.outputs.markers.values()))
-        if news or markers != self.markers:
-            self.markers = markers
+        removed = len(self.world.landing.removed) + len(self.world.landing.removed_starts)
+        if news or markers != self.markers or removed != self.removed:
+            self.markers, self.removed = markers, removed
             self.readers.look()
+            self.cleaning.look()
             self.watermarks.look()
         self._applications()
 
@@ -100,6 +105,7 @@ class Laws:
         name = f"batch {new.batch_id} by {written.process}"
         before = old.state if old else None
         assert new.state in STEPS[before], f"{name}: from {before} to {new.state}"
+        self.cleaning.written(name, old, new)
         if old is not None:
             assert new.attempt >= old.attempt, f"{name}: its attempts go back"
             assert new.decided >= old.decided, f"{name}: an older attempt is decided"
@@ -134,6 +140,7 @@ class Laws:
 
     def _frozen(self, name: str, batch: Batch) -> None:
         """B1: every lease of a frozen batch carries its stamp and the slice that stands in the manifest."""
+        assert len(self.world.records(batch.batch_id)) == batch.records, f"{name}: its files do not hold its records"
         for entry in self.world.manifest(batch.batch_id).slices:
             row = self.world.rows.get(Key(SHARD_LEASE, self.world.namespace, (batch.scope, entry.slice.shard_id)))
             assert isinstance(row, Lease), f"{name}: a lease is not there"
@@ -153,6 +160,8 @@ class Laws:
         assert len(rows) == batch.records, f"{name}: miscounted"
         self.books.commit(name, batch.scope, slices, rows, batch.batch_id)
         for landed in slices:
+            for gap in landed.gaps:
+                self._counted(name, landed.shard_id, gap)
             left = any(gap.reason == LEFT for gap in landed.gaps)
             gone = has_left(self.world, landed.shard_id)
             assert gone or not left, f"{name}: {landed.shard_id} is there, and is said to have left the stream"
@@ -161,6 +170,12 @@ class Laws:
                 self._after_parents(name, entry)
         for landed in slices:
             self._parents(name, batch.scope, landed.shard_id)
+
+    def _counted(self, name: str, shard_id: str, gap: Gap) -> None:
+        """A gap has as many records as the service said, to its end."""
+        if gap.records is not None and gap.first_available is not None:
+            lost = self.world.stream.lost(shard_id, gap.after, gap.first_available)
+            assert gap.records == len(lost), f"{name}: {len(lost)} records are lost of {shard_id} after {gap.after}"
 
     def _after_parents(self, name: str, landed: Slice) -> None:
         """Records are committed after all those of the shards that theirs comes from, but for what a reset passed

@@ -45,6 +45,7 @@ class LeaseLaws:
         assert new.lease_count > old.lease_count, "a counter does not rise"
         self._place(old, new)
         self._stamp(old, new)
+        self._tenure(old, new)
         if old.pending is not None and new.pending is not None:
             same = unaccepted(old.pending) == unaccepted(new.pending)
             assert same or read_on(old, new), "a pending slice was replaced"
@@ -103,6 +104,16 @@ class LeaseLaws:
         assert pending in done, "a lease was rolled forward by a slice that is not committed"
         assert (new.checkpoint, new.completed) == (pending.until, pending.ended), "a lease was rolled forward elsewhere"
         assert old.checkpoint <= new.checkpoint, "a checkpoint moved back"
+
+    def _tenure(self, old: Lease, new: Lease) -> None:
+        """A tenure begins with the counter of its row, and only what was read in it lands (L3)."""
+        assert new.tenure in (old.tenure, new.lease_count), "a tenure is no counter of its row"
+        free = new.lease_owner is None or ResetHolder.parse(new.lease_owner) is not None
+        assert free or new.lease_owner == old.lease_owner or new.tenure == new.lease_count, "a lease kept its tenure"
+        before = old.pending.files if old.pending is not None else ()
+        for file in new.pending.files if new.pending is not None else ():
+            landed = file in before or f"-t{new.tenure}-" in file.path
+            assert landed, f"{file.path} was read before the lease was taken last"
 
     def _stamp(self, old: Lease, new: Lease) -> None:
         if new.batch_id is not None:

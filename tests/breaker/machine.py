@@ -18,11 +18,11 @@ from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.position import LATEST, TRIM_HORIZON, at_timestamp
+from tests.breaker.cleanings import Cleanings
 from tests.breaker.ends import drain
 from tests.breaker.faults import FATES, HandRenewal
 from tests.breaker.laws import Laws
 from tests.breaker.losses import trim
-from tests.breaker.meetings import Meetings
 from tests.breaker.outputs import MOST_CALLS, OUTPUTS
 from tests.breaker.persons import ASKING, VERBS, apt, choices, start
 from tests.breaker.plans import Plans
@@ -35,11 +35,11 @@ from tests.breaker.world import TASKS, World
 #: A schedule keeps to a theme, so that what belongs together comes close together; ``all`` has everything. What works
 #: make of a batch does not depend on its source.
 THEMES = {
-    "stream": "tries stream people people beside outputs outputs all",
-    "table": "stream stream stream beside beside people tries all",
+    "stream": "tries stream people people beside outputs outputs clean clean all",
+    "table": "stream stream stream beside beside people tries clean all",
 }
-PEOPLE, BESIDE = ("people", "all"), ("beside", "all")
-REPLAYS = ("people", "outputs", "all")
+PEOPLE, BESIDE = ("people", "clean", "all"), ("beside", "all")
+REPLAYS = ("people", "outputs", "clean", "all")
 STREAM, TIME = ("stream", "people", "beside", "all"), ("stream", "beside", "all")
 MOST_RUNS = 6
 MOST_RECORDS = 40
@@ -66,7 +66,7 @@ ANSWERS = ("page", "records")
 KEYS = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6)
 
 
-class Breaker(Meetings):
+class Breaker(Cleanings):
     """A few runs of two deployments on one application, whose every call may meet another's."""
 
     store: ClassVar[LeaseStore]
@@ -82,6 +82,7 @@ class Breaker(Meetings):
         ages=st.sampled_from([0, 0, 1, 50, 70, 3600]),
         reach=st.booleans(),
         lag=st.sampled_from([True, True, False]),
+        word=st.sampled_from(["", "", "trimmed", "counted"]),
         habits=st.binary(min_size=16, max_size=16),
         trims=st.sampled_from([0, 0, 1, 2]),
         switches=st.sampled_from([0, 0, 0, 0, 1, 2]),
@@ -97,6 +98,7 @@ class Breaker(Meetings):
         ages: int,
         reach: bool,
         lag: bool,
+        word: str,
         habits: bytes,
         trims: int,
         switches: int,
@@ -105,19 +107,21 @@ class Breaker(Meetings):
         """A stream that may have been resharded already, with so many seconds between its generations, and a run that
         is about to begin, perhaps at an instant between the last two.
 
-        Its service tells a ``lag``, or says of an answer only whether it is at the tip; that of a table has ``habits``,
-        and may trim records before their time, and be switched off and on, so often.
+        Its service tells a ``lag``, or says of an answer only whether it is at the tip, and of a trimmed place what the
+        ``word`` is. That of a table has ``habits``, may trim records before their time, and may be switched off and on.
         """
         themes = os.environ.get("BREAKER_THEMES", THEMES[self.kind]).split()
         self.theme, self.trims, self.switches = themes[theme % len(themes)], trims, switches
         self._renewal = patch("shardbatch.run.land.Renewal", HandRenewal)
         self._renewal.start()
+        self._grace = patch("shardbatch.control.clean_outputs.READER_GRACE", timedelta(0))
+        self._grace.start()
         plans = Plans(tape if self.theme in OUTPUTS else b"")
         of_table = Habits.of(Plans(habits)) if self.kind == "table" else None
         begins = LATEST if start == "latest" else TRIM_HORIZON
         self.world = World(self.store, namespace(), begins, shards, plans, of_table)
         self.world.reachable = reach
-        self.world.stream.tells_lag = lag
+        self.world.stream.tells_lag, self.world.stream.word = lag, word
         self.author(plans)
         self.laws = Laws(self.world)
         self.spent = Counter()
@@ -126,6 +130,8 @@ class Breaker(Meetings):
             self.world.time.ms += ages * 1000
             self.world.stream.reshard(1, merge=merge)
             self.world.stream.put(*keys)
+        if start == "latest":
+            self.world.time.ms += ages * 1000
         if start == "instant":
             self.world.start = at_timestamp(self.world.time.ms - ages * 700)
         self.world.say(f"A {self.kind} with {of_table}")
@@ -355,10 +361,10 @@ class Breaker(Meetings):
         self.world.stream.reshard(at, merge=merge)
         self.go_on(data)
 
-    @rule(data=st.data(), hours=st.sampled_from([0.05, 0.5, 2, 13, 25]))
+    @rule(data=st.data(), hours=st.sampled_from([0.05, 0.5, 2, 13, 25, 50]))
     @precondition(lambda self: self.theme in TIME and self.spent["wait"] < 5)
     def time_passes(self, data: Any, hours: float) -> None:
-        """Leases and attempts look old, and after a day records expire."""
+        """Leases and attempts look old, after a day records expire, and after two rows of old shards may go."""
         self.spent["wait"] += 1
         self.world.time.ms += int(timedelta(hours=hours).total_seconds() * 1000)
         self.go_on(data)
@@ -462,3 +468,4 @@ class Breaker(Meetings):
             for process in self.world.processes:
                 process.kill()
             self._renewal.stop()
+            self._grace.stop()

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shardbatch.core.ports import Page
-from shardbatch.core.position import Position
+from shardbatch.core.position import Position, after
 from shardbatch.core.shard import Shard
+from shardbatch.core.slice import Trimmed
 from tests.support.rig import FakeTime
 from tests.support.scripted import Item, ScriptedShard, ScriptedStream, follows
 
@@ -31,10 +32,12 @@ class Sent:
 class ExpiringStream(ScriptedStream):
     """Drops what is older than its retention, and closed shards of which nothing is left.
 
-    ``shown_ms``: what arrived within so many milliseconds looks alike.
+    ``shown_ms``: what arrived within so many milliseconds looks alike. ``word``: what it says itself of a place that is
+    gone: nothing, that it is ``trimmed``, or how many records behind it are (``counted``).
     """
 
     shown_ms = 1
+    word = ""
 
     def __init__(self, time: FakeTime, **options: Any) -> None:
         self._time = time
@@ -109,6 +112,21 @@ class ExpiringStream(ScriptedStream):
         for page in super().read(shard_id, position):
             yield page
             self.expire()
+
+    def told(self, shard_id: str, place: Position, page: Page) -> Page:
+        """An answer to a read from a place, with what the service says of it."""
+        if not self.word or not page.checkpoint_gone:
+            return page
+        lost = len(self.lost(shard_id, place, next(iter(page.records.column("sequence_number").to_pylist()), None)))
+        counted = self.word == "counted"
+        return replace(page, trimmed=Trimmed(counted and lost > 0, lost if counted else None))
+
+    def lost(self, shard_id: str, place: Position, first: str | None) -> list[Sent]:
+        """The records behind a place, and before a sequence number, that are no more."""
+        found = [
+            sent for sent in self.sent.values() if sent.shard_id == shard_id and sent.expired and sent.place > place
+        ]
+        return found if first is None else [sent for sent in found if sent.place < after(first)]
 
     def behind(self, shard_id: str, position: Position) -> int:
         """A lag that does not become zero and says nothing that is untrue: at least as long ago as the oldest record

@@ -86,7 +86,7 @@ def freeze_changes(
     above, entries = parents or {}, []
     for shard_id in sorted(shards, key=lambda name: (_generation(name, above), name)):
         held = shards[shard_id]
-        writer = area.slice(NAMESPACE, shard_id, TRIM_HORIZON)
+        writer = area.slice(NAMESPACE, shard_id, TRIM_HORIZON, 1)
         rows = [change.row() for change in held]
         for first in range(0, len(rows), 100):
             writer.write(pa.RecordBatch.from_pylist(rows[first : first + 100], schema=PAGE_SCHEMA))

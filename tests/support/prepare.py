@@ -56,7 +56,7 @@ def install_packages(folder: Path, pinned: Path) -> None:
     def install() -> None:
         uv, env = Path(sys.executable).with_name("uv"), uv_environ()
         run("uv venv", [uv, "venv", "--quiet", "--clear", "--python", sys.executable, folder], env=env)
-        target = ["--python", folder / "bin" / "python"]
+        target: list[str | Path] = ["--python", folder / "bin" / "python"]
         run(f"uv pip install {folder.name}", [uv, "pip", "install", "--quiet", *target, "-r", pinned], env=env)
 
     install_once(folder, [pinned], install)

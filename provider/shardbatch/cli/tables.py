@@ -214,7 +214,8 @@ def _state(item: BatchStatus) -> str:
     aside = {None: "", "kept": " (set aside)", "dropped": " (dropped)" if item.interval else " (set aside, dropped)"}[
         item.set_aside
     ]
-    return item.state + aside + (" (possible orphan)" if item.possible_orphan else "")
+    retired = " (retired)" if item.retired_ms is not None else ""
+    return item.state + aside + retired + (" (possible orphan)" if item.possible_orphan else "")
 
 
 def replays(found: Iterable[ReplayRun]) -> Table:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from shardbatch.control.action import TRIES, Action, Done
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
+from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.taken import Taken
@@ -22,7 +23,7 @@ from shardbatch.run.enrol import check
 
 
 def _nothing() -> None:
-    """There is nothing to look at."""
+    """There is nothing to look at, or no time is told."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Import:
     :param where: who stands at the positions, for words.
     :param before: looks at what is taken over, before anything is written; raises if that must not be.
     :param last: looks once more, before the application can be claimed.
+    :param clock_ms: the stream's own time, ``None`` if it tells none.
     """
 
     identity: str
@@ -43,6 +45,7 @@ class Import:
     where: str
     before: Callable[[], None] = _nothing
     last: Callable[[], None] = _nothing
+    clock_ms: Callable[[], int | None] = _nothing
 
 
 def import_leases(action: Action, brought: Import) -> tuple[Done, ...]:
@@ -65,8 +68,9 @@ def import_leases(action: Action, brought: Import) -> tuple[Done, ...]:
         return told
     if any(item.result == "left" for item in told):
         return tuple(item for item in told if item.result == "left")
+    complete_from_ms = _complete_from(action, brought)
     brought.before()
-    return _write(action, brought)
+    return _write(action, brought, complete_from_ms)
 
 
 def _preview(action: Action, brought: Import) -> tuple[Done, ...]:
@@ -102,7 +106,16 @@ def _stands(row: Lease | None, taken: Taken) -> bool:
     return row is not None and (row.checkpoint, row.completed) == (taken.position, taken.completed)
 
 
-def _write(action: Action, brought: Import) -> tuple[Done, ...]:
+def _complete_from(action: Action, brought: Import) -> int:
+    """The instant from which on our batches have all records (PROTOCOL C8). What was read up to the positions is in
+    none of them, and nothing was read since they were taken; nor is what arrived before an instant that was given."""
+    there = brought.clock_ms()
+    now_ms = action.now_ms() + CLOCKS_APART_MS if there is None else there + MARGIN_MS
+    given = (taken.position.timestamp_ms for taken in brought.plan)
+    return max([now_ms, *(ms for ms in given if ms is not None)])
+
+
+def _write(action: Action, brought: Import, complete_from_ms: int) -> tuple[Done, ...]:
     note = action.note(brought.text)
     begun = replace(action, verb=replace(action.verb, past="began to import")).note(brought.text)
     row = _begin(action, brought.identity, begun)
@@ -116,7 +129,7 @@ def _write(action: Action, brought: Import) -> tuple[Done, ...]:
     if any(item.result == "left" for item in told):
         return tuple(told)
     brought.last()
-    while row.importing is not None and not action.store.replace(row, row.imported(note)):
+    while row.importing is not None and not action.store.replace(row, row.imported(note, complete_from_ms)):
         row = action.expect_application()
     return (Done("application", str(action.namespace), "", "imported", effect=f"reads {brought.identity}"), *told)
 

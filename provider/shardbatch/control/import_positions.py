@@ -62,6 +62,7 @@ def import_positions(
             plan=[checked.get(taken.shard.shard_id, taken) for taken in plan],
             text=kept.text,
             where=form.who,
+            clock_ms=source.clock_ms,
         ),
     )
 

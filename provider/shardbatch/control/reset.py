@@ -21,7 +21,7 @@ from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp, lowest
-from shardbatch.core.shard import generations
+from shardbatch.core.shard import generations, holes
 from shardbatch.core.shortlist import shortlist
 from shardbatch.core.skipped import passed, passes_over
 from shardbatch.core.slice import Gap
@@ -194,9 +194,22 @@ def _begin_watermark_anew(action: Action, held: Sequence[Lease], roots: set[str]
     All leases are held, so no watermark is known between this write and the end of the reset: one with the new count
     is told of the rows as they are then.
     """
-    passes = any(skipped(row, target(row, roots, to), "") for row in held)
+    passes = any(skipped(row, target(row, roots, to), "") or _leaves_out_children(row, held, to) for row in held)
     until_ms = to.timestamp_ms if to.timestamp_ms is not None else action.now_ms() + CLOCKS_APART_MS
     action.rewrite(lambda row: row.reset(until_ms if passes else None))
+
+
+def _leaves_out_children(row: Lease, held: Sequence[Lease], to: Position) -> bool:
+    """Whether a completed shard goes to an instant before which children of it may have records that have no row yet:
+    they will begin there, too (T7)."""
+    if not row.completed or to.kind is not Kind.AT_TIMESTAMP:
+        return False
+    read_up_to_ms = row.committed_up_to_ms  # what its children have came later
+    if read_up_to_ms is not None and read_up_to_ms >= (to.timestamp_ms or 0):
+        return False
+    below = [child.hash_range for child in held if row.shard_id in child.parent_shard_ids]
+    known = [keys for keys in below if keys is not None]
+    return bool(holes(known, row.hash_range)) if known and row.hash_range is not None else not below
 
 
 def _free(action: Action, rows: list[Lease]) -> None:
@@ -235,11 +248,11 @@ def effect_of(row: Lease, to: Position, shown: Sequence[tuple[int, int]] = ()) -
     :param shown: bounds of intervals whose output live readers see too.
     """
     parts = [f"from {row.checkpoint} to {to}"]
-    if row.checkpoint == to and not row.completed:
-        parts.append("which is where it stands")
-    elif over := skipped(row, to, ""):
+    if over := skipped(row, to, ""):
         text = "SKIPS records{}: what lies between is never read, and the next batch tells it as a gap"
         parts.append(text.format(_span(over)))
+    elif row.checkpoint == to and not row.completed:
+        parts.append("which is where it stands")
     elif (row.checkpoint.exact and not row.checkpoint.searching) or row.completed:
         parts.append("reads again what was committed from there on")
     if shown and row.begins != lowest(row.begins or to, to):

@@ -76,6 +76,8 @@ class Verb:
     :param operator: its public operator, if it has one.
     :param staging: whether it reaches staging and output roots, where they are at hand; default no.
     :param places: whether it compares spellings of output roots, default no.
+    :param archives: whether it takes ``archive_for``, for which the setting stands in, and leaves what a run is at work
+        on; default no.
     :param positions: whether it takes positions in some format; then it asks the stream, too, and may make the tables
         of the lease store. Default no.
     """
@@ -90,6 +92,7 @@ class Verb:
     operator: str = ""
     staging: bool = False
     places: bool = False
+    archives: bool = False
     positions: bool = False
 
     @property

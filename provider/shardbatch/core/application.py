@@ -85,7 +85,8 @@ class Application(Row):
     For the watermark (PROTOCOL C): ``key_space`` has the keys that the stream's shards divide among them, ``None`` if
     it has none or is not known. Without one, ``listed_whole_ms`` is when the last listing was begun that was whole and
     all of whose shards have rows, by the stream's clock. ``reset_count`` counts resets and restarts.
-    ``complete_from_ms`` is the instant up to which a person had records passed over; ``None``: to none but the start.
+    ``complete_from_ms`` is the instant up to which a person had records passed over, or another library had read them;
+    ``None``: no other than the start.
     """
 
     table = APPLICATION
@@ -209,9 +210,9 @@ class Application(Row):
         """With the last thing a person did to it."""
         return replace(self, last_action=note, row_count=self.row_count + 1)
 
-    def imported(self, note: str) -> Application:
-        """With all leases taken over: from now on they may be claimed."""
-        return replace(self.acted(note), importing=None)
+    def imported(self, note: str, complete_from_ms: int) -> Application:
+        """With all leases taken over: from now on they may be claimed. What the other library read is in no batch."""
+        return replace(self.acted(note), importing=None, complete_from_ms=complete_from_ms)
 
     def showing(self, interval: tuple[int, int]) -> Application:
         """With an interval among those that live readers see."""

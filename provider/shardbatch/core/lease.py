@@ -31,7 +31,8 @@ class Lease(Row):
     ``begins`` is the lowest position that its reading ever began at; ``None`` on rows of version 1, where it is
     unknown. ``skipped`` is what a person passed over since the last batch; the next slice carries it as its first gaps.
     ``staging`` is the folder in which the pending slice stands, ``None`` if unknown. ``committed_to`` is
-    ``INSTANT@CHECKPOINT``: of what is committed, the latest instant that was seen, by the stream's clock.
+    ``INSTANT@CHECKPOINT``: of what is committed, the latest instant that was seen, by the stream's clock. ``tenure`` is
+    the counter with which it was last taken: it tells one holding of the lease from every other, of the same owner too.
     """
 
     table = SHARD_LEASE
@@ -57,6 +58,7 @@ class Lease(Row):
     skipped: tuple[Gap, ...] = field(default=(), metadata=column("text", gaps_of_text, gaps_to_text))
     staging: str | None = field(default=None, metadata=TEXT)
     committed_to: str | None = field(default=None, metadata=TEXT)
+    tenure: int = field(default=0, metadata=INT)
 
     @property
     def key(self) -> Key:
@@ -153,7 +155,7 @@ def add_imported(
 def take(lease: Lease, owner: str, group: str | None, now_ms: int) -> Lease:
     """L2: the lease is the owner's; a pending slice stays."""
     _require(lease.batch_id is None and not lease.completed, lease, "only an open, unstamped lease can be taken")
-    return lease._next(now_ms, lease_owner=owner, read_group=group)
+    return lease._next(now_ms, lease_owner=owner, read_group=group, tenure=lease.lease_count + 1)
 
 
 def renew(lease: Lease, owner: str, now_ms: int) -> Lease:
@@ -265,7 +267,7 @@ def seize(lease: Lease, holder: str, void: str | None, now_ms: int) -> Lease:
     A completed lease too; a pending slice stays until the lease is rewound.
     """
     _require(lease.batch_id in (None, void), lease, "a lease of a batch that may yet commit is not reset")
-    return lease._next(now_ms, lease_owner=holder, read_group=None, batch_id=None)
+    return lease._next(now_ms, lease_owner=holder, read_group=None, batch_id=None, tenure=lease.lease_count + 1)
 
 
 def rewind(

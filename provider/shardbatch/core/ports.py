@@ -314,8 +314,8 @@ class Landing(Protocol):
         :raises StagingMissing: if the folder above it is not there either.
         """
 
-    def slice(self, namespace: Namespace, shard_id: str, after: Position) -> SliceWriter:
-        """A writer of a new slice in a folder of its own."""
+    def slice(self, namespace: Namespace, shard_id: str, after: Position, tenure: int) -> SliceWriter:
+        """A writer of a new slice in a folder of its own, whose name tells the tenure of the lease."""
         ...
 
     def write_manifest(self, namespace: Namespace, batch_id: str, content: bytes) -> str:

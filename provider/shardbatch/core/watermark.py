@@ -37,10 +37,11 @@ class Watermark:
     """Every record that arrived before ``ms`` is in a committed batch or in a recorded gap; ``None`` if that cannot be
     said of any instant.
 
-    The promise begins at ``complete_from_ms``: where the application began, or to where a person moved it on. ``None``:
-    with the oldest record that the stream had at the first claim, or, for a stream that knows no instants, at the tips
-    that it had then. ``holds`` names what holds it back, the least first, at most :data:`MOST_NAMED`. ``resets`` counts
-    what may lower it: two watermarks with the same number are of one history, and the greater one holds.
+    The promise begins at ``complete_from_ms``: where the application began, to where a person moved it on, or when it
+    took over what another library had read. ``None``: with the oldest record that the stream had at the first claim,
+    or, for a stream that knows no instants, at the tips that it had then. ``holds`` names what holds it back, the least
+    first, at most :data:`MOST_NAMED`. ``resets`` counts what may lower it: two watermarks with the same number are of
+    one history, and the greater one holds.
 
     Instants are milliseconds since the epoch, UTC, by the stream's clock.
     """
@@ -70,8 +71,12 @@ def watermark(application: Application, leases: Sequence[Lease]) -> Watermark:
     rows = {lease.shard_id: lease for lease in leases if not lease.scope}
     seen = _seen(rows)
     found = [Hold(lease.shard_id, _of_row(lease, seen)) for lease in rows.values() if not lease.completed]
+    found += [Hold(lease.shard_id, None) for lease in rows.values() if lease.completed and _is_reset(lease)]
     if application.importing is not None:
         found.append(Hold("leases of another library that are being taken over", None))
+    elif not rows:
+        # A restart may have removed them: what was listed before it tells nothing any more.
+        found.append(Hold("a stream of which no shard has a row", None))
     elif application.key_space is not None:
         found += _uncovered(application, application.key_space, rows, seen)
     else:
@@ -85,14 +90,18 @@ def watermark(application: Application, leases: Sequence[Lease]) -> Watermark:
 def listed_whole(listing: Iterable[Shard], rows: Iterable[Lease], *, lineage: bool) -> bool:
     """Whether a listing lacks nothing as far as it shows, and all of it has rows (PROTOCOL C4).
 
-    A shard that is over, by the listing or by its row, has to have a child there: children appear late.
+    A shard that is over, by the listing or by its row, has to have a child there, since children appear late; unless it
+    will never have one.
     """
     listed = list(listing)
     parents = {parent for shard in listed for parent in shard.parent_shard_ids}
     known = {lease.shard_id: lease for lease in rows}
     for shard in listed:
         row = known.get(shard.shard_id)
-        if row is None or (lineage and (shard.closed or row.completed) and shard.shard_id not in parents):
+        if row is None:
+            return False
+        over = lineage and not shard.leaf and (shard.closed or row.completed)
+        if over and shard.shard_id not in parents:
             return False
     return True
 
@@ -108,7 +117,7 @@ def _seen(rows: Mapping[str, Lease]) -> dict[str, Bound]:
     for name in sorted(rows, key=lambda name: depth[name]):
         lease = rows[name]
         own = lease.committed_up_to_ms
-        if ResetHolder.parse(lease.lease_owner) is not None:
+        if _is_reset(lease):
             seen[name] = None
         elif own is not None:
             seen[name] = own - MARGIN_MS
@@ -118,10 +127,15 @@ def _seen(rows: Mapping[str, Lease]) -> dict[str, Bound]:
     return seen
 
 
+def _is_reset(lease: Lease) -> bool:
+    """Whether a reset holds it, which may be about to take back what was seen."""
+    return ResetHolder.parse(lease.lease_owner) is not None
+
+
 def _of_row(lease: Lease, seen: Mapping[str, Bound]) -> Bound:
     """The bound of an open shard: what was seen, or the instant from which on its records are wanted."""
     begins = lease.checkpoint.timestamp_ms
-    if begins is None or ResetHolder.parse(lease.lease_owner) is not None:
+    if begins is None or _is_reset(lease):
         return seen[lease.shard_id]
     known = seen[lease.shard_id]
     return begins - MARGIN_MS if known is None else max(known, begins - MARGIN_MS)

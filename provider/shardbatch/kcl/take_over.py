@@ -57,6 +57,7 @@ def import_kcl(
             plan=plan_import(seen, source.list_shards(), start),
             text=f"{len(seen)} leases of the KCL table {kcl.name}",
             where="KCL",
+            clock_ms=source.clock_ms,
             before=lambda: _watch(action, kcl, seen, identity, watched, say),
             last=lambda: _require_still(kcl, seen, identity),  # a worker may have come to life meanwhile
         ),

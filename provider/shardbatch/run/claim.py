@@ -21,6 +21,7 @@ from shardbatch.core.planner import Plan, ReadGroup, fair_share, label, plan, sp
 from shardbatch.core.ports import Verdict
 from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import BatchParked, Starving
+from shardbatch.run.attempt import require_kept
 from shardbatch.run.batch_status import utc
 from shardbatch.run.consumer import Consumer, Verdicts
 from shardbatch.run.enrol import add_rows, enrol
@@ -162,6 +163,7 @@ def _own(consumer: Consumer, me: str, batch: Batch | None) -> Claim | None:
     if batch.state is BatchState.PARKED:
         raise BatchParked(f"Batch {batch.batch_id} of this run waits for a person: {batch.note}.")
     if batch.state is BatchState.COMMITTED:
+        require_kept(batch)
         consumer.say(f"This run has committed batch {batch.batch_id}: a replay, no new records.")
         return Claim(Outcome.REPLAY, batch_id=batch.batch_id)
     require_batch_here(consumer, batch)

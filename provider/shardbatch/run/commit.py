@@ -13,7 +13,7 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.start import Work
 from shardbatch.errors import NothingFinished
-from shardbatch.run.attempt import expect_batch, lost
+from shardbatch.run.attempt import expect_batch, lost, require_kept
 from shardbatch.run.batch_status import arrived
 from shardbatch.run.choice import choose_starts
 from shardbatch.run.consumer import Consumer
@@ -117,6 +117,7 @@ def _decide(
                 return batch, False, False
             if batch.owner != me:
                 raise lost(batch)
+            require_kept(batch)
             chosen = choose_starts(consumer, batch, attempt, works)
             if chosen.same:
                 return batch, False, False

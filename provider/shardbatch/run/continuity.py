@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from math import ceil
 
 from shardbatch.core.expiry import Kept, all_read, born_after, looked, tip_seen
 from shardbatch.core.interval import CLOCKS_APART_MS
@@ -61,7 +62,7 @@ class Ancestors:
 class Continuity:
     """The trail of one read of one shard. ``gaps`` are those of its slice, the lease's skipped ones first. ``seen_ms``
     is the latest instant at which the answer just given was surely true, and ``seen_at`` the same moment on the
-    monotonic clock.
+    monotonic clock. ``taken_ms`` is later if the answer was pushed and lay here for a while.
 
     Instants are the worker's; the time that went by is the larger of what its two clocks say, since the monotonic one
     stands still while a machine sleeps and the other one may be set back.
@@ -81,8 +82,9 @@ class Continuity:
         self._begins = True
         self._mono = consumer.clock.monotonic()
         self.now_ms = self._asked_at = self._made_at = consumer.now_ms()
-        self._asked_ms = self._made_ms = self.seen_ms = self.now_ms
+        self._asked_ms = self._made_ms = self.seen_ms = self.taken_ms = self.now_ms
         self._asked_mono = self._made_mono = self.seen_at = self._mono
+        self._pushed: tuple[float, int] | None = None
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -140,8 +142,10 @@ class Continuity:
         now, rows = self.now_ms, page.records.num_rows
         if not page.continues:
             self.seen_at = self._made_mono if now - self._made_at > STANDSTILL_MS else self._asked_mono
-            self.seen_at = self.seen_at if page.asked is None else min(self.seen_at, page.asked)
             self.seen_ms = self._made_ms if now - self._made_at > STANDSTILL_MS else self._asked_ms
+            self.taken_ms = self.seen_ms
+            if page.asked is not None:
+                self._back_to(page.asked)
             # At the earliest: it may have waited to arrive.
             self._made_ms, self._made_at = self._asked_ms, self._asked_at
             self._made_mono = self._asked_mono
@@ -158,6 +162,13 @@ class Continuity:
         self._place = page.next
         if len(arrivals):
             self._arrival_ms = arrivals[-1].value // 1000
+
+    def _back_to(self, asked: float) -> None:
+        """Of an answer that was pushed only this moment is sure. By the other clock it is worked out once, from the
+        first answer that it brought: the monotonic one may stand still between two of them."""
+        if self._pushed is None or self._pushed[0] != asked:
+            self._pushed = asked, self.seen_ms - ceil(max(0.0, self.seen_at - asked) * 1000)
+        self.seen_at, self.seen_ms = min(self.seen_at, asked), min(self.seen_ms, self._pushed[1])
 
     def _left(self, page: Page, now: int) -> bool:
         """Whether the shard left the stream with records that are wanted. It had none if the instant from which it is

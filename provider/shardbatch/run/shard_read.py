@@ -90,7 +90,7 @@ class _Tally:
     def add(self, page: Page) -> None:
         """Count a page."""
         self.page = page
-        self.end.add(page, self.trail.seen_ms, moved=page.next != self.next)
+        self.end.add(page, self.trail.taken_ms, moved=page.next != self.next)
         if page.next != self.next and not page.next.searching:
             self.last = page.next.sequence_number
         self.next = page.next
@@ -144,8 +144,8 @@ class _Tally:
             return False
         done = self.end.here(page, self.last_arrival_ms if page.records.num_rows else None)
         if self.end.seen_ms is not None:
+            # No tip of the stream's clock: a lag may be a count or a flag, and a watermark is a promise.
             self.caught_up_ms = max(self.caught_up_ms or 0, self.end.seen_ms)
-            self.tip_ms = max(self.tip_ms or 0, self.end.seen_ms - CLOCKS_APART_MS)
         return done
 
 
@@ -161,7 +161,7 @@ def read_shard(read: ShardRead) -> Pages:
     """
     row = read.held.row
     lease, begun = (row, None) if row.pending is None else (leases.beyond(row), row.pending)
-    writer = read.consumer.landing.slice(lease.namespace, lease.shard_id, lease.checkpoint)
+    writer = read.consumer.landing.slice(lease.namespace, lease.shard_id, lease.checkpoint, lease.tenure)
     tally: _Tally | None = None
     try:
         tally = _Tally(lease, read)

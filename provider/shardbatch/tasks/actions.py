@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardbatch.hooks.leases import Leases, existing_store
 from shardbatch.hooks.names import namespace_of
-from shardbatch.hooks.settings import chosen_leases, default_staging, deployment_id
+from shardbatch.hooks.settings import archive_setting, chosen_leases, default_staging, deployment_id
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import Stream
 from shardbatch.tasks.liveness import liveness
@@ -118,7 +118,7 @@ def act(
         with contextlib.closing(source_of(stream)) as source:
             given = {**chosen, "form": way_of(chosen["form"]).form, "source": source}
             return verb.act(store, namespace, actor=actor, reason=reason, dry_run=preview, **given)
-    if verb.asks:
+    if verb.asks or verb.archives:
         needs["liveness"] = liveness
     if verb.staging:
         needs["landing"] = None if staging is None else staging.open()
@@ -126,6 +126,8 @@ def act(
         from shardbatch.landing.location import place
 
         needs["place"] = place
+    if verb.archives and chosen["archive_for"] is None:
+        chosen = {**chosen, "archive_for": archive_setting()}
     return verb.act(store, namespace, actor=actor, reason=reason, dry_run=preview, **needs, **chosen)
 
 

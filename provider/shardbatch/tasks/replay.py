@@ -26,6 +26,8 @@ def files_of(batch: Batch) -> Files:
     """Whether a batch's files are in staging, as far as this machine can see."""
     from shardbatch.control.replay_run import Files
 
+    if batch.retired_ms is not None:
+        return Files("going: it was retired, after archive_for", gone=True)
     try:
         gone = _staging(batch.namespace, batch).open().missing_files(batch.namespace, batch.batch_id)
     except (ShardbatchError, ImportError) as error:

@@ -20,6 +20,7 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from shardbatch import (
     AcceptGapOperator,
     AdoptRootOperator,
+    CleanStagingOperator,
     DropBatchOperator,
     ForgetRootOperator,
     ImportPositionsOperator,
@@ -289,6 +290,8 @@ REFUSED: list[tuple[str, Any, tuple[str, ...], dict[str, Any], str]] = [
     ("forget-root", ForgetRootOperator, ("--root", "/x", "--batch", "b7"), {"root": "/x", "batch_id": "b7"}, "'b7'"),
     ("adopt-root", AdoptRootOperator, ("--root", "/lake"), {"root": "/lake"}, "Give --staging (staging= of the"),
     ("sum-markers", SumMarkersOperator, ("--root", "/lake"), {"root": "/lake"}, "Give --staging (staging= of the"),
+    ("gc", CleanStagingOperator, (), {}, "Give --staging (staging= of the"),
+    ("gc", CleanStagingOperator, ("--archive-for", "-1"), {"archive_for": "{{ -1 }}"}, "'-1' is not a number of days"),
     (
         "positions import",
         ImportPositionsOperator,

@@ -136,6 +136,7 @@ def test_a_preview_warns_of_records_that_would_be_passed_over(rig: Rig) -> None:
         (after(sent[0]), False),
         (at_timestamp(rig.stream.now_ms + 9_000), True),
         (at_timestamp(rig.stream.now_ms - 9_000), False),
+        (after(sent[0], 0, rig.stream.now_ms + 9_000), True),
     ):
         (item,) = told(reset, rig, shards=[shard_id], to=to, dry_run=True)
         assert ("SKIPS" in item.effect) == skips, item.effect

@@ -70,6 +70,7 @@ ROWS: dict[str, Row] = {
         skipped=(GAP, Gap(TRIM_HORIZON)),
         staging="s3://lake/staging",
         committed_to="12@5/2",
+        tenure=40,
     ),
     "shard_lease, bare": Lease(NAMESPACE, "", "s-1", None, 1, TRIM_HORIZON),
     "batch, full": Batch(
@@ -111,6 +112,7 @@ ROWS: dict[str, Row] = {
         claims=("c1", "c2"),
         event="run/0/7",
         event_ms=6,
+        retired_ms=9,
     ),
     "batch, aside": Batch(NAMESPACE, "", "b-1", "", 1, BatchState.COMMITTED, set_aside="kept"),
     "batch, bare": Batch(NAMESPACE, "", "b-1", "", 1, BatchState.VOID),

@@ -122,6 +122,14 @@ def test_what_a_reset_holds_and_an_unfinished_import_make_it_unknown() -> None:
     assert watermark(ranged(), []).ms is None
 
 
+def test_a_completed_lease_that_a_reset_holds_makes_it_unknown_too() -> None:
+    held = row("old", "0-99", T0 - 9, completed=True, lease_owner=str(ResetHolder("r1")))
+    assert watermark(ranged(), [held, row("a", "0-99", T0)]).ms is None
+    held = row("old", None, T0 - 9, completed=True, lease_owner=str(ResetHolder("r1")))
+    found = watermark(rangeless(T0 + CLOCKS_APART_MS), [held, row("a", None, T0, parent_shard_ids=("old",))])
+    assert (found.ms, names(found)) == (None, ["old"])
+
+
 def test_rows_of_intervals_do_not_count() -> None:
     beside = replace(row("b", "0-99", T0 - 500), scope="run-1")
     assert watermark(ranged(), [row("a", "0-99", T0), beside]).ms == T0 - MARGIN_MS
@@ -132,6 +140,11 @@ def test_without_ranges_the_last_whole_listing_counts() -> None:
     assert watermark(rangeless(None), rows).ms is None
     assert watermark(rangeless(T0 - 3), rows).ms == T0 - 3 - MARGIN_MS
     assert watermark(rangeless(T0 + 3), rows).ms == T0 - MARGIN_MS
+
+
+def test_without_rows_nothing_is_known_whatever_was_listed_before_a_restart_removed_them() -> None:
+    for application in (rangeless(T0), ranged(start=at_timestamp(T0))):
+        assert watermark(application, []).ms is None
 
 
 @pytest.mark.parametrize(("later_ms", "caps"), [(1, True), (-CLOCKS_APART_MS - 1, False)])
@@ -149,6 +162,8 @@ def test_a_shard_that_was_completed_since_may_have_had_a_late_child(later_ms: in
         ([Shard("a", closed=True)], [row("a", None)], False),
         ([Shard("a")], [row("a", None, completed=True)], False),
         ([Shard("a", closed=True), Shard("b", ("a",))], [row("a", None, completed=True), row("b", None)], True),
+        ([Shard("a", closed=True, leaf=True)], [row("a", None, completed=True)], True),
+        ([Shard("a", closed=True, leaf=True)], [], False),
     ],
     ids=[
         "all have rows",
@@ -156,6 +171,8 @@ def test_a_shard_that_was_completed_since_may_have_had_a_late_child(later_ms: in
         "closed, its child is late",
         "read to its end, listed open",
         "with its child",
+        "a leaf of a stream that takes no more records",
+        "a leaf without a row",
     ],
 )
 def test_a_listing_is_whole(listing: list[Shard], rows: list[Lease], whole: bool) -> None:

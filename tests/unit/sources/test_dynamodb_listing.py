@@ -100,6 +100,22 @@ def test_an_enabled_stream_without_shards_is_not_believed_and_a_disabled_one_is(
     assert Listing(lambda **_: page(status="DISABLED")).of.shards() == []
 
 
+@pytest.mark.parametrize(
+    ("statuses", "leaves"),
+    [(("DISABLED", "DISABLED"), ["b", "c"]), (("ENABLED", "DISABLED"), []), (("DISABLING", "DISABLING"), [])],
+)
+def test_what_has_no_child_in_a_disabled_stream_will_have_none(statuses: tuple[str, str], leaves: list[str]) -> None:
+    first, last = statuses
+    pages = iter(
+        [
+            page(shard("a", closed=True), cursor="a", status=first),
+            page(shard("b", "a", closed=True), shard("c", closed=True), status=last),
+        ]
+    )
+    found = Listing(lambda **_: next(pages)).of.shards()
+    assert [item.shard_id for item in found if item.leaf] == leaves
+
+
 def test_children_that_are_listed_late_are_waited_for_with_growing_pauses() -> None:  # B-26
     given = iter([page()] * 4 + [page(shard("b", "a"))])
     listing = Listing(lambda **_: next(given))

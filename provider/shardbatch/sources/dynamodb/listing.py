@@ -7,7 +7,7 @@ import random
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shardbatch.core.shard import Shard
@@ -80,19 +80,24 @@ class StreamListing:
             clock.sleep(ENABLING_POLL)
 
     def shards(self) -> list[Shard]:
-        """Every shard that the service lists, in the order of their ids, which is that of their birth.
+        """Every shard that the service lists, in the order of their ids, which is that of their birth. In a stream that
+        is disabled, what has no child will have none.
 
         :raises StreamNotFound: if there is no such stream.
         :raises InvalidAnswer: if the pages run in a circle, or an enabled stream lists nothing.
         """
         for _ in range(2):
             found: dict[str, Shard] = {}
+            final = True
             for page in self._pages():
+                final &= page.get("StreamStatus") == "DISABLED"
                 for shard in map(to_shard, page["Shards"]):
                     if shard.closed or shard.shard_id not in found:
                         found[shard.shard_id] = shard
             if found:
-                return [found[shard_id] for shard_id in sorted(found)]
+                parents = {parent for shard in found.values() for parent in shard.parent_shard_ids}
+                listed = [found[shard_id] for shard_id in sorted(found)]
+                return [replace(shard, leaf=final and shard.shard_id not in parents) for shard in listed]
             if self.describe().get("StreamStatus") != "ENABLED":
                 return []
         raise InvalidAnswer(f"The {self._streams.where} lists no shards although it is enabled.")
