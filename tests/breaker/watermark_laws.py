@@ -57,8 +57,8 @@ class WatermarkLaws:
         return not early and self._books.wanted(sent)
 
     def _told(self, name: str, sent: Sent, waiting: object) -> bool:
-        """Whether an expired record is in a gap, was committed before a reset, may be older than its row, or was trimmed
-        where nothing shows it."""
+        """Whether an expired record is in a gap, was committed before a reset, may be older than its row, or was
+        trimmed where nothing shows it."""
         if sent.early and not must_be_told(self._world, sent):
             return True
         old = sent.arrival_ms < self._books.enrolled_ms.get(sent.shard_id, self._world.time.ms)
