@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from shardbatch.core.owner import Owner
-from shardbatch.core.ports import Capabilities, Page, Verdict, Words
+from shardbatch.core.ports import Capabilities, Page, Verdict
 from shardbatch.core.position import Position
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import KeyRange, Shard
+from shardbatch.core.words import Words
 from shardbatch.landing.area import StagingArea
 from shardbatch.run import Consumer, claim
 from shardbatch.sources.kinesis.hash_space import HASH_KEYS

@@ -85,7 +85,7 @@ def measure(
         if through:
             place, filesystem = "s3://bench/" + Path(folder).name, s3_file_system(through, endpoint, ca)
         writer = StagingArea(place, filesystem, compression=compression).slice(
-            Namespace("bench", "bench"), "shard-0", TRIM_HORIZON
+            Namespace("bench", "bench"), "shard-0", TRIM_HORIZON, 1
         )
         warm = (40 << 20) // (PAGE * record_bytes)
         for _ in range(warm):

@@ -41,7 +41,9 @@ SECTIONS: dict[str, tuple[str, str]] = {
         "staging is set to another folder",
         "operations.md#stagingmoved-staging-is-set-to-another-folder",
     ),
-    "ImportUnfinished": ("if the import dies half-way", "migrate-from-kcl.md#if-it-dies-half-way"),
+    "ImportUnfinished": ("an import has not ended", "operations.md#importunfinished-an-import-has-not-ended"),
+    "InvalidToken": ("coming from Bloop", "dynamodb.md#coming-from-bloop"),
+    "InvalidStream": ("coming from Bloop", "dynamodb.md#coming-from-bloop"),
     "SourceError": ("errors of the service", "reading.md#errors-of-the-service"),
     "StreamNotFound": ("which stream is read", "reference/stream-leases-staging.md"),
     "ShardNotFound": ("a gap", "operations.md#a-gap"),
@@ -75,6 +77,7 @@ SECTIONS: dict[str, tuple[str, str]] = {
     "GapFound": ("a gap", "operations.md#a-gap"),
     "ShardsFailed": ("errors of the service", "reading.md#errors-of-the-service"),
     "Starving": ("runs are green but nothing is read", "operations.md#runs-are-green-but-nothing-is-read"),
+    "WaitEnded": ("waiting", "waiting.md"),
 }
 
 #: What the columns of a batch's records mean.
@@ -195,6 +198,8 @@ def _operator(verb: Verb) -> str:
 def _owner_at_work(verb: Verb) -> str:
     if verb.use_case is None:
         return "the run that it starts leaves it"
+    if verb.archives:
+        return "leaves it"
     return "leaves it, unless forced" if verb.asks else "acts without asking"
 
 
@@ -205,7 +210,7 @@ def _section(name: str) -> str:
     """
     for heading in re.findall(r"^## (.+)$", (DOCS / "cli.md").read_text("utf-8"), re.MULTILINE):
         if name in heading.split(", "):
-            return str(heading.replace(", ", "-"))
+            return re.sub(",? ", "-", heading)
     raise ValueError(f"docs/cli.md has no section of {name}")
 
 

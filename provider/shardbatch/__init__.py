@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from shardbatch.core.policies import ShardErrors as ShardErrors
     from shardbatch.core.policies import Sink as Sink
     from shardbatch.core.policies import StartingPosition as StartingPosition
+    from shardbatch.core.position_formats import PositionsFormat as PositionsFormat
     from shardbatch.hooks.dynamodb import DynamoDBStream as DynamoDBStream
     from shardbatch.hooks.kinesis import KinesisStream as KinesisStream
     from shardbatch.hooks.leases import DynamoDBLeases as DynamoDBLeases
     from shardbatch.hooks.leases import SQLLeases as SQLLeases
+    from shardbatch.hooks.shardbatch import ShardbatchHook as ShardbatchHook
     from shardbatch.hooks.staging import Staging as Staging
     from shardbatch.landing.batch import open_batch as open_batch
     from shardbatch.landing.committed import CommittedFile as CommittedFile
@@ -36,10 +38,13 @@ if TYPE_CHECKING:
     from shardbatch.operators.actions import SetAsideBatchOperator as SetAsideBatchOperator
     from shardbatch.operators.actions import UnparkBatchOperator as UnparkBatchOperator
     from shardbatch.operators.claim import ClaimOperator as ClaimOperator
+    from shardbatch.operators.clean_staging import CleanStagingOperator as CleanStagingOperator
     from shardbatch.operators.commit import CommitOperator as CommitOperator
     from shardbatch.operators.commit import ReportOperator as ReportOperator
     from shardbatch.operators.end_record import record_end as record_end
     from shardbatch.operators.freeze import FreezeOperator as FreezeOperator
+    from shardbatch.operators.position_actions import ExportPositionsOperator as ExportPositionsOperator
+    from shardbatch.operators.position_actions import ImportPositionsOperator as ImportPositionsOperator
     from shardbatch.operators.read import ReadOperator as ReadOperator
     from shardbatch.operators.replay import ReplayBatchOperator as ReplayBatchOperator
     from shardbatch.operators.root_actions import AdoptRootOperator as AdoptRootOperator
@@ -47,6 +52,8 @@ if TYPE_CHECKING:
     from shardbatch.operators.root_actions import SumMarkersOperator as SumMarkersOperator
     from shardbatch.operators.spark import SparkSubmitBatchOperator as SparkSubmitBatchOperator
     from shardbatch.params import batch_params as batch_params
+    from shardbatch.sensors.backlog import BacklogSensor as BacklogSensor
+    from shardbatch.sensors.committed_up_to import CommittedUpToSensor as CommittedUpToSensor
     from shardbatch.sources.dynamodb.options import StreamView as StreamView
     from shardbatch.sources.kinesis.options import Deaggregate as Deaggregate
     from shardbatch.sources.kinesis.options import FanOut as FanOut
@@ -57,23 +64,29 @@ __version__ = "0.1.0"
 _HOMES = {
     "AcceptGapOperator": "operators.actions",
     "AdoptRootOperator": "operators.root_actions",
+    "BacklogSensor": "sensors.backlog",
     "ClaimOperator": "operators.claim",
     "ClaimOptions": "core.policies",
+    "CleanStagingOperator": "operators.clean_staging",
     "CommitOperator": "operators.commit",
     "CommittedFile": "landing.committed",
+    "CommittedUpToSensor": "sensors.committed_up_to",
     "Deaggregate": "sources.kinesis.options",
     "DropBatchOperator": "operators.actions",
     "DynamoDBLeases": "hooks.leases",
     "DynamoDBStream": "hooks.dynamodb",
+    "ExportPositionsOperator": "operators.position_actions",
     "FanOut": "sources.kinesis.options",
     "ForgetRootOperator": "operators.root_actions",
     "FreezeOperator": "operators.freeze",
     "GapPolicy": "core.policies",
+    "ImportPositionsOperator": "operators.position_actions",
     "Intervals": "core.policies",
     "KinesisStream": "hooks.kinesis",
     "Outputs": "core.policies",
     "ParkBatchOperator": "operators.actions",
     "Policies": "core.policies",
+    "PositionsFormat": "core.position_formats",
     "ReadLimits": "core.limits",
     "ReadOperator": "operators.read",
     "ReleaseOperator": "operators.actions",
@@ -83,6 +96,7 @@ _HOMES = {
     "SQLLeases": "hooks.leases",
     "SetAsideBatchOperator": "operators.actions",
     "ShardErrors": "core.policies",
+    "ShardbatchHook": "hooks.shardbatch",
     "Sink": "core.policies",
     "SparkSubmitBatchOperator": "operators.spark",
     "Staging": "hooks.staging",

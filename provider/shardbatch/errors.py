@@ -12,7 +12,9 @@
     │   ├── ApplicationTaken        another DAG or group already claims this application's leases
     │   ├── OutputTaken             an output root belongs to another application
     │   ├── StagingMoved            unfinished slices or batches are in another folder than staging is set to
-    │   └── ImportUnfinished        an import of leases has begun and has not ended; until then claims fail
+    │   ├── ImportUnfinished        an import of leases has begun and has not ended; until then claims fail
+    │   ├── InvalidToken            positions that are to be imported are not written as their format wants
+    │   └── InvalidStream           positions that are to be imported are those of another stream
     ├── SourceError                 the stream could not be read
     │   ├── StreamNotFound
     │   ├── ShardNotFound
@@ -143,7 +145,25 @@ class StagingMoved(ConfigurationError):
 class ImportUnfinished(ConfigurationError):
     """An import of leases into this application has begun and has not ended; until then claims fail."""
 
-    remedy = "Run 'airflow shardbatch import-kcl' again: it finishes the import. Or choose another app_name."
+    remedy = (
+        "Run the import again that began it ('airflow shardbatch import-kcl' or 'positions import'): it finishes it. "
+        "Or choose another app_name."
+    )
+
+
+class InvalidToken(ConfigurationError):
+    """Positions that are to be imported are not written as their format wants, or contradict themselves."""
+
+    remedy = "Take the text as the other program writes it, whole and unchanged, or export it anew."
+
+
+class InvalidStream(ConfigurationError):
+    """Positions that are to be imported are those of another stream."""
+
+    remedy = (
+        "Name the stream that they belong to. If it was deleted or enabled anew since, they are worth nothing: let the "
+        "application begin at TRIM_HORIZON instead, without an import."
+    )
 
 
 class SourceError(ShardbatchError):
@@ -249,7 +269,7 @@ class ManifestChanged(StagingError):
 
 
 class SlicesGone(StagingError):
-    """Files of a batch that is to be replayed are no longer in staging."""
+    """Files of a batch that is to be replayed are no longer in staging, or clean-up has retired the batch."""
 
     remedy = "Restore them under the same names from a backup of staging. Without them the batch cannot be replayed."
     retryable = False
@@ -361,4 +381,10 @@ class Starving(ShardbatchError):
         "'airflow shardbatch status' names the owners. End their runs, or free stale leases with "
         "'airflow shardbatch release'."
     )
+    retryable = False
+
+
+class WaitEnded(ShardbatchError):
+    """What a sensor waits for can never be."""
+
     retryable = False

@@ -19,6 +19,7 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [{"integration-name": INTEGRATION, "tags": ["service"]}],
         "operators": [{"integration-name": INTEGRATION, "python-modules": _modules("operators")}],
         "hooks": [{"integration-name": INTEGRATION, "python-modules": _modules("hooks", "hooks.streams")}],
+        "sensors": [{"integration-name": INTEGRATION, "python-modules": _modules("sensors")}],
         "triggers": [{"integration-name": INTEGRATION, "python-modules": ["shardbatch.triggers"]}],
         "cli": ["shardbatch.cli.get_cli_commands"],
         "config": {"shardbatch": {"description": "Defaults of this deployment.", "options": OPTIONS}},
@@ -61,6 +62,11 @@ OPTIONS = {
         "this time, the call fails. If the answer of a write does not come, shardbatch first checks whether the write "
         "was applied.",
         "30",
+    ),
+    "archive_for": _option(
+        "Days for which clean-up keeps the slices of a committed batch, so that it can be replayed; 0 to 36500, also "
+        "0.5; empty: 7. They count from its last decision or attempt. Clean-up runs when you call it.",
+        "7",
     ),
     "staging_timeout": _option(
         "Seconds for which S3 may send nothing in one call for the staging folder, 1 to 3600; empty: 60. A folder on a "

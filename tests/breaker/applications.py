@@ -98,6 +98,7 @@ class Application:
             del driver.left[:some]
         else:
             landing.starts.setdefault(self.batch_id, []).append(driver.inside)
+            landing.ended_starts[driver.inside.start_id] = driver.inside
             driver.done.append(driver.inside)
             driver.inside, driver.at = None, driver.at + 1
 
@@ -107,6 +108,7 @@ class Application:
         known_as = self.name if self.numbered else ""
         begun = Begun(start_id, self.attempt, self.work, self.token, driver.incarnation, number, known_as)
         landing.begun.setdefault(self.batch_id, []).append(begun)
+        landing.of_start[start_id] = self.batch_id
         driver.inside = Start(start_id, self.attempt, self.work, self.plan[driver.at])
         driver.left = list(self.rows) if driver.inside.outputs else []
 
@@ -137,7 +139,7 @@ class Cluster:
             work=process.work,
             token=process.token,
             plan=plan,
-            rows=tuple(self._world.records(batch_id)),
+            rows=tuple(self._world.readable(batch_id)),
             numbered=plans.choose((False, True)),
         )
         application.drive(self._world.landing.count())

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from shardbatch.core.batch import DROPPED, Batch, BatchState
 from shardbatch.core.lease import Lease
@@ -11,7 +12,8 @@ from shardbatch.core.owner import ResetHolder
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.rows import SHARD_LEASE, TABLES
 from shardbatch.core.slice import Gap
-from shardbatch.errors import ConfigurationError, GapFound, ReplayRefused, StreamNotFound
+from shardbatch.errors import ConfigurationError, GapFound, ReplayRefused, SlicesGone, StreamNotFound
+from tests.breaker.cleaning import clean
 from tests.breaker.laws import Laws
 from tests.breaker.losses import belongs, must_be_told, replaced
 from tests.breaker.persons import start
@@ -52,6 +54,7 @@ def drain(world: World, laws: Laws) -> None:
     _told(world, laws)
     _stored(world)
     _complete(world, laws)
+    _clean(world, laws)
 
 
 def play(world: World, laws: Laws, run: Run) -> None:
@@ -96,7 +99,8 @@ def _finish_interval(world: World, laws: Laws, run: Run) -> None:
     play(world, laws, run)
     if run.state == "failed":
         error = world.processes[-1].error
-        assert isinstance(error, ConfigurationError | GapFound | ReplayRefused | StreamNotFound), error
+        known = ConfigurationError | GapFound | ReplayRefused | SlicesGone | StreamNotFound
+        assert isinstance(error, known), error
         return
     left = [key for key in world.rows if key.table is SHARD_LEASE and key.values[0] == run.owner.scope]
     assert not left, f"side leases are left behind: {left}"
@@ -114,6 +118,15 @@ def _told(world: World, laws: Laws) -> None:
             assert process.error is None, f"{process} failed: {process.error!r}"
             laws.answered(process)
         laws.readers.green(batch)
+
+
+def _clean(world: World, laws: Laws) -> None:
+    """Clean-ups leave nothing that no row names."""
+    for _ in range(2):
+        process = clean(world, timedelta(0))
+        _run(world, laws, process)
+        assert process.error is None, f"{process} failed: {process.error!r}"
+    laws.cleaning.nothing_is_left()
 
 
 def _stored(world: World) -> None:

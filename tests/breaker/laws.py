@@ -22,10 +22,12 @@ from shardbatch.run import Committed
 from shardbatch.run.attempt import over
 from shardbatch.run.continuity import LEFT
 from tests.breaker.books import Books
+from tests.breaker.cleaning import CleaningLaws
 from tests.breaker.lease_laws import LeaseLaws
 from tests.breaker.losses import has_left
 from tests.breaker.reader_laws import ReaderLaws
 from tests.breaker.truth import ended_well
+from tests.breaker.watermark_laws import WatermarkLaws
 from tests.breaker.world import ATTEMPT_GRACE, World
 
 if TYPE_CHECKING:
@@ -57,10 +59,13 @@ class Laws:
     alive_ms: dict[str, int] = field(default_factory=dict)
     seen: int = 0
     markers: int = -1
+    removed: int = 0
     broken: bool = False
 
     def __post_init__(self) -> None:
         self.readers = ReaderLaws(self.world, self.books)
+        self.cleaning = CleaningLaws(self.world)
+        self.watermarks = WatermarkLaws(self.world, self.books)
 
     def look(self) -> None:
         """Judge what was written since the last look."""
@@ -86,9 +91,12 @@ class Laws:
                 assert written.old is None or isinstance(written.old, Batch)
                 self._batch(written, written.old, written.new)
         markers = sum(map(len, self.world.landing.outputs.markers.values()))
-        if news or markers != self.markers:
-            self.markers = markers
+        removed = len(self.world.landing.removed) + len(self.world.landing.removed_starts)
+        if news or markers != self.markers or removed != self.removed:
+            self.markers, self.removed = markers, removed
             self.readers.look()
+            self.cleaning.look()
+            self.watermarks.look()
         self._applications()
 
     # batches
@@ -97,6 +105,7 @@ class Laws:
         name = f"batch {new.batch_id} by {written.process}"
         before = old.state if old else None
         assert new.state in STEPS[before], f"{name}: from {before} to {new.state}"
+        self.cleaning.written(name, old, new)
         if old is not None:
             assert new.attempt >= old.attempt, f"{name}: its attempts go back"
             assert new.decided >= old.decided, f"{name}: an older attempt is decided"
@@ -131,6 +140,7 @@ class Laws:
 
     def _frozen(self, name: str, batch: Batch) -> None:
         """B1: every lease of a frozen batch carries its stamp and the slice that stands in the manifest."""
+        assert len(self.world.records(batch.batch_id)) == batch.records, f"{name}: its files do not hold its records"
         for entry in self.world.manifest(batch.batch_id).slices:
             row = self.world.rows.get(Key(SHARD_LEASE, self.world.namespace, (batch.scope, entry.slice.shard_id)))
             assert isinstance(row, Lease), f"{name}: a lease is not there"

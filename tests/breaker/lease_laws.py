@@ -38,25 +38,32 @@ class LeaseLaws:
         assert isinstance(new, Lease)
         assert new.pending is None or new.pending.after == new.checkpoint, "a slice does not begin at the checkpoint"
         if old is None:
-            self._added(new)
+            self._added(written, new)
         self._books.counters[new.key].add(new.lease_count)
         if old is None:
             return
         assert new.lease_count > old.lease_count, "a counter does not rise"
         self._place(old, new)
         self._stamp(old, new)
+        self._tenure(old, new)
         if old.pending is not None and new.pending is not None:
             same = unaccepted(old.pending) == unaccepted(new.pending)
             assert same or read_on(old, new), "a pending slice was replaced"
 
-    def _added(self, new: Lease) -> None:
+    def _added(self, written: Written, new: Lease) -> None:
         assert not new.checkpoint.exact, "a new lease begins in the middle"
         used = self._books.counters.setdefault(new.key, set())
-        assert new.lease_count not in used, "a new lease has a counter that its key had before (L1)"
+        unused = new.lease_count not in used or (new.scope and self._resent(written, new))
+        assert unused, "a new lease has a counter that its key had before (L1)"
         if not new.scope:
             self._books.enrolled_ms[new.shard_id] = self._world.time.ms
             self._books.parents[new.shard_id] = new.parent_shard_ids
             self._books.start = at_timestamp(self._world.begin_ms()) if self._world.begin_ms() else TRIM_HORIZON
+
+    def _resent(self, written: Written, new: Lease) -> bool:
+        """Whether it is a row that this process made before: its answer was lost, and it is sent again."""
+        made = (other for other in self._world.journal if other is not written and other.old is None)
+        return any(other.process is written.process and other.new == new for other in made)
 
     def _restarted(self, old: Lease, what: str) -> None:
         """A live row goes for good when the table has another stream, and a reset has it (D7)."""
@@ -97,6 +104,16 @@ class LeaseLaws:
         assert pending in done, "a lease was rolled forward by a slice that is not committed"
         assert (new.checkpoint, new.completed) == (pending.until, pending.ended), "a lease was rolled forward elsewhere"
         assert old.checkpoint <= new.checkpoint, "a checkpoint moved back"
+
+    def _tenure(self, old: Lease, new: Lease) -> None:
+        """A tenure begins with the counter of its row, and only what was read in it lands (L3)."""
+        assert new.tenure in (old.tenure, new.lease_count), "a tenure is no counter of its row"
+        free = new.lease_owner is None or ResetHolder.parse(new.lease_owner) is not None
+        assert free or new.lease_owner == old.lease_owner or new.tenure == new.lease_count, "a lease kept its tenure"
+        before = old.pending.files if old.pending is not None else ()
+        for file in new.pending.files if new.pending is not None else ():
+            landed = file in before or f"-t{new.tenure}-" in file.path
+            assert landed, f"{file.path} was read before the lease was taken last"
 
     def _stamp(self, old: Lease, new: Lease) -> None:
         if new.batch_id is not None:

@@ -18,15 +18,15 @@ from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.position import LATEST, TRIM_HORIZON, at_timestamp
+from tests.breaker.cleanings import Cleanings
 from tests.breaker.ends import drain
 from tests.breaker.faults import FATES, HandRenewal
 from tests.breaker.laws import Laws
 from tests.breaker.losses import trim
-from tests.breaker.meetings import Meetings
 from tests.breaker.outputs import MOST_CALLS, OUTPUTS
 from tests.breaker.persons import ASKING, VERBS, apt, choices, start
 from tests.breaker.plans import Plans
-from tests.breaker.process import GO, Fate, Process
+from tests.breaker.process import ANSWERS, GO, Fate, Process
 from tests.breaker.run import Run
 from tests.breaker.stores import namespace
 from tests.breaker.table import Habits
@@ -35,11 +35,11 @@ from tests.breaker.world import TASKS, World
 #: A schedule keeps to a theme, so that what belongs together comes close together; ``all`` has everything. What works
 #: make of a batch does not depend on its source.
 THEMES = {
-    "stream": "tries stream people people beside outputs outputs all",
-    "table": "stream stream stream beside beside people tries all",
+    "stream": "tries stream people people beside outputs outputs clean clean all",
+    "table": "stream stream stream beside beside people tries clean all",
 }
-PEOPLE, BESIDE = ("people", "all"), ("beside", "all")
-REPLAYS = ("people", "outputs", "all")
+PEOPLE, BESIDE = ("people", "clean", "all"), ("beside", "all")
+REPLAYS = ("people", "outputs", "clean", "all")
 STREAM, TIME = ("stream", "people", "beside", "all"), ("stream", "beside", "all")
 MOST_RUNS = 6
 MOST_RECORDS = 40
@@ -61,12 +61,10 @@ READING: list[dict[str, Any]] = [
     {"limits": ReadLimits(run_duration=timedelta(minutes=5), concurrency=1)},
     {"limits": ReadLimits(duration=timedelta(milliseconds=6), concurrency=1), "read_tasks": 1},
 ]
-#: How a process is said to ask for records.
-ANSWERS = ("page", "records")
 KEYS = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6)
 
 
-class Breaker(Meetings):
+class Breaker(Cleanings):
     """A few runs of two deployments on one application, whose every call may meet another's."""
 
     store: ClassVar[LeaseStore]
@@ -114,6 +112,8 @@ class Breaker(Meetings):
         self.theme, self.trims, self.switches = themes[theme % len(themes)], trims, switches
         self._renewal = patch("shardbatch.run.land.Renewal", HandRenewal)
         self._renewal.start()
+        self._grace = patch("shardbatch.control.clean_outputs.READER_GRACE", timedelta(0))
+        self._grace.start()
         plans = Plans(tape if self.theme in OUTPUTS else b"")
         of_table = Habits.of(Plans(habits)) if self.kind == "table" else None
         begins = LATEST if start == "latest" else TRIM_HORIZON
@@ -472,3 +472,4 @@ class Breaker(Meetings):
             for process in self.world.processes:
                 process.kill()
             self._renewal.stop()
+            self._grace.stop()

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from tests.breaker.cleaning import clean
 from tests.breaker.outputs import Outputs
 from tests.breaker.persons import apt, start
 from tests.breaker.process import GO, Fate, Process
@@ -20,7 +22,7 @@ MOST_MEETINGS = 2
 #: Calls of somebody who comes between, at most: no verb, claim or freeze of these small worlds needs as many.
 MOST_OF_ANOTHER = 80
 WRONG = Fate("wrong")
-WHO = ("person", "person", "usurper", "other")
+WHO = ("person", "person", "usurper", "other", "cleaner", "cleaner")
 
 
 class Meetings(Outputs):
@@ -89,6 +91,8 @@ class Meetings(Outputs):
                 return None
             verb = data.draw(st.sampled_from(sorted(verbs)))
             return start(self.world, verb, data.draw(st.sampled_from(verbs[verb])), force=True)
+        if who == "cleaner":
+            return clean(self.world, timedelta(0))
         if who == "usurper":
             claims = [run for run in self.world.runs if run.task == "claim" and self.world.due(run)]
             return self.world.start_task(claims[0] if claims else self.world.new_run())

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from shardbatch.core.decision import Decision
+from shardbatch.core.manifest import Manifest
 from shardbatch.core.position import Position, after
 from shardbatch.core.rows import Namespace
 from shardbatch.core.slice import LandedFile
@@ -19,8 +20,14 @@ from shardbatch.landing.layout import output_folder
 
 
 class MemoryWriter:
-    def __init__(self, landing: MemoryLanding, path: str) -> None:
-        self._landing, self._path = landing, path
+    """A folder is there from the beginning, and its file once it is finished; unless the folder was removed: then it
+    lacks what was written before."""
+
+    def __init__(self, landing: MemoryLanding, shard_id: str, after: Position, tenure: int) -> None:
+        self._landing = landing
+        self._folder = f"{shard_id}/{after}-t{tenure}-{landing.count()}"
+        self._path = f"{self._folder}/part"
+        landing.folders[self._folder] = (shard_id, after, tenure)
         self._rows: list[str] = []
         self.arrivals_ms: tuple[int, int] | None = None
 
@@ -36,11 +43,13 @@ class MemoryWriter:
         """All is in memory anyway."""
 
     def finish(self) -> tuple[LandedFile, ...]:
-        self._landing.files[self._path] = list(self._rows)
+        if self._folder in self._landing.folders:
+            self._landing.files[self._path] = list(self._rows)
         return (LandedFile(self._path, len(self._rows), 1),)
 
     def abandon(self) -> None:
         self._landing.files.pop(self._path, None)
+        self._landing.folders.pop(self._folder, None)
 
 
 class MemoryRoots:
@@ -95,6 +104,14 @@ class MemoryLanding:
 
     def __init__(self) -> None:
         self.files: dict[str, list[str]] = {}
+        #: The folder of each slice, with its shard, its checkpoint and its tenure.
+        self.folders: dict[str, tuple[str, Position, int]] = {}
+        #: What clean-up has removed: files, and starts by their root's place and their id.
+        self.removed: set[str] = set()
+        self.removed_starts: set[tuple[str, str]] = set()
+        #: The batch of each start that ever was, and how it ended well.
+        self.of_start: dict[str, str] = {}
+        self.ended_starts: dict[str, Start] = {}
         self.manifests: dict[str, bytes] = {}
         self.begun: dict[str, list[Begun]] = {}
         self.starts: dict[str, list[Start]] = {}
@@ -118,8 +135,8 @@ class MemoryLanding:
     def check(self, namespace: Namespace) -> None:
         """Always there."""
 
-    def slice(self, namespace: Namespace, shard_id: str, after: Position) -> MemoryWriter:
-        return MemoryWriter(self, f"{shard_id}/{after}-{self.count()}")
+    def slice(self, namespace: Namespace, shard_id: str, after: Position, tenure: int) -> MemoryWriter:
+        return MemoryWriter(self, shard_id, after, tenure)
 
     def write_manifest(self, namespace: Namespace, batch_id: str, content: bytes) -> str:
         assert batch_id not in self.manifests, "a manifest is written once"
@@ -138,7 +155,9 @@ class MemoryLanding:
         """Nobody asks here."""
 
     def missing_files(self, namespace: Namespace, batch_id: str) -> list[str]:
-        return [] if batch_id in self.manifests else [batch_id]
+        if batch_id not in self.manifests:
+            return [batch_id]
+        return [file.path for file in Manifest.loads(self.manifests[batch_id]).files if file.path not in self.files]
 
     def starts_of(
         self, namespace: Namespace, batch_id: str, work: str, attempt: int

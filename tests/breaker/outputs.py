@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.breaker.world import World
 
 #: The themes that these rules belong to.
-OUTPUTS = ("outputs", "beside", "all")
+OUTPUTS = ("outputs", "beside", "clean", "all")
 MOST_CALLS = 15
 MOST_CLEARS = 2
 MOST_PASSES = 5

@@ -16,6 +16,8 @@ from tests.support.rig import FakeTime
 
 #: A process that waits in short naps lets others come between at every so many of them.
 NAPS = 5
+#: How a process is said to ask for records, of a stream or of a table's.
+ANSWERS = ("page", "records")
 
 
 class Killed(BaseException):
@@ -49,11 +51,12 @@ class Process:
     instance of the block that it is, ``token`` what it hands down, ``application`` what it waited for. A commit is
     ``bound`` to a batch and an attempt, and has read the ``states`` of the block; ``wanted`` is what it had to decide
     when it looked, by the batch row's counter, ``last_wanted`` when it looked last; ``looked`` are the roots it saw.
-    ``misled`` says that a list of batch rows showed it older ones.
+    ``misled`` says that a list of batch rows showed it older ones. A clean-up has no ``scope``: it writes in all.
     """
 
     def __init__(self, name: str, run: str, task: str, body: Callable[[Process], Any], owner: Owner) -> None:
-        self.name, self.run, self.task, self.owner, self.scope = name, run, task, str(owner), owner.scope
+        self.name, self.run, self.task, self.owner = name, run, task, str(owner)
+        self.scope: str | None = owner.scope
         self.result: Any = None
         self.error: BaseException | None = None
         self.finished = False

@@ -112,7 +112,7 @@ class ReaderLaws:
             assert sorted(seen) == sorted(rows * writes), f"{what}, and it is not the whole batch"
 
     def _start(self, batch_id: str, start_id: str) -> Start:
-        return next(s for s in self._world.landing.starts.get(batch_id, ()) if s.start_id == start_id)
+        return self._world.landing.ended_starts[start_id]
 
     def _intervals(self, place: str, told: dict[str, Decision]) -> None:
         """Of the runs over one interval readers see the last, and none that came before it again."""

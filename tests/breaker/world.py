@@ -105,6 +105,7 @@ class World:
         self.said: list[Any] = []
         self.tries: dict[tuple[str, int], set[str]] = {}
         self._manifests: dict[str, Manifest] = {}
+        self._records: dict[str, list[str]] = {}
         self._count = 0
 
     def say(self, line: str) -> None:
@@ -116,7 +117,8 @@ class World:
         """Called right after every write that was made."""
         written = Written(process, old, new)
         if written.key.values and written.key.table is not INTERVAL:
-            assert written.key.values[0] == process.scope, f"{process} wrote in another scope: {written.key}"
+            here = process.scope in (None, written.key.values[0])
+            assert here, f"{process} wrote in another scope: {written.key}"
         self.journal.append(written)
         self.said.append(written)
         if new is None:
@@ -404,7 +406,17 @@ class World:
         return self._manifests[batch_id]
 
     def records(self, batch_id: str) -> list[str]:
-        return [row for file in self.manifest(batch_id).files for row in self.landing.files[file.path]]
+        """What was landed for a batch, wherever it is by now."""
+        if batch_id not in self._records:
+            self._records[batch_id] = [
+                row for file in self.manifest(batch_id).files for row in self.landing.files[file.path]
+            ]
+        return self._records[batch_id]
+
+    def readable(self, batch_id: str) -> list[str]:
+        """What an application reads that passes over files that are missing."""
+        files = self.landing.files
+        return [row for file in self.manifest(batch_id).files for row in files.get(file.path, ())]
 
 
 def expect_known(process: Process) -> None:

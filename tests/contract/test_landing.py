@@ -24,6 +24,7 @@ from tests.support.aws import AwsServer
 from tests.support.batches import NAMESPACE, freeze, page
 
 SHARD = "shardId-000000000000"
+TENURE = 41
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def test_a_missing_place_is_named_with_a_remedy(backend: Backend) -> None:
 
 
 def test_records_land_in_order_with_their_index(backend: Backend, area: StagingArea) -> None:
-    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON, TENURE)
     for first, count in ((0, 3), (3, 0), (3, 40), (43, 1)):
         writer.write(page(first, count))
     files = writer.finish()
@@ -89,7 +90,7 @@ def test_records_land_in_order_with_their_index(backend: Backend, area: StagingA
 def test_a_slice_that_rests_is_complete_up_to_there_and_goes_on_in_another_file(
     backend: Backend, area: StagingArea
 ) -> None:
-    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON, TENURE)
     writer.rest()  # before its first record
     writer.write(page(0, 3))
     writer.rest()
@@ -104,7 +105,7 @@ def test_a_slice_that_rests_is_complete_up_to_there_and_goes_on_in_another_file(
 
 
 def test_a_slice_that_rested_and_is_abandoned_leaves_nothing(backend: Backend, area: StagingArea) -> None:
-    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON, TENURE)
     writer.write(page(0, 3))
     writer.rest()
     writer.write(page(3, 2))
@@ -114,7 +115,7 @@ def test_a_slice_that_rested_and_is_abandoned_leaves_nothing(backend: Backend, a
 
 
 def test_a_file_is_plain_parquet_of_the_one_schema(backend: Backend, area: StagingArea) -> None:
-    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON, TENURE)
     writer.write(page(0, 5, attributes={"event": "INSERT"}))
     (parquet,) = contents(backend, area, writer.finish())
 
@@ -138,7 +139,7 @@ def test_a_file_is_plain_parquet_of_the_one_schema(backend: Backend, area: Stagi
 
 
 def test_files_roll_and_row_groups_are_bounded_by_bytes(backend: Backend, area: StagingArea) -> None:
-    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON, TENURE)
     for first in range(0, 1000, 50):
         writer.write(page(first, 50, size=100))
     writer.write(page(1000, 500, size=100))  # one page of several row groups
@@ -154,7 +155,7 @@ def test_files_roll_and_row_groups_are_bounded_by_bytes(backend: Backend, area: 
 
 
 def test_an_empty_slice_has_no_file(backend: Backend, area: StagingArea) -> None:
-    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON, TENURE)
     writer.write(page(0, 0))
 
     assert writer.finish() == ()
@@ -162,11 +163,11 @@ def test_an_empty_slice_has_no_file(backend: Backend, area: StagingArea) -> None
 
 
 def test_an_abandoned_slice_leaves_nothing(backend: Backend, area: StagingArea) -> None:
-    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON, TENURE)
     for first in range(0, 1000, 50):
         writer.write(page(first, 50, size=100))
     writer.abandon()
-    finished = area.slice(NAMESPACE, SHARD, TRIM_HORIZON)
+    finished = area.slice(NAMESPACE, SHARD, TRIM_HORIZON, TENURE)
     finished.write(page(0, 5))
     finished.finish()
     finished.abandon()
@@ -175,7 +176,7 @@ def test_an_abandoned_slice_leaves_nothing(backend: Backend, area: StagingArea) 
 
 
 def test_two_tries_of_one_read_do_not_meet(backend: Backend, area: StagingArea) -> None:
-    writers = [area.slice(NAMESPACE, SHARD, after("7", 3)) for _ in range(2)]
+    writers = [area.slice(NAMESPACE, SHARD, after("7", 3), TENURE) for _ in range(2)]
     for count, writer in enumerate(writers, start=1):
         writer.write(page(0, count))
     files = [writer.finish()[0] for writer in writers]
@@ -187,7 +188,7 @@ def test_two_tries_of_one_read_do_not_meet(backend: Backend, area: StagingArea) 
 
 @pytest.mark.parametrize("name", ["a b", "orders:eu", "50%", "x=y", "été", "[a]*{b}?", "_hidden", "..", "~"])
 def test_odd_names_stay_inside_their_namespace(backend: Backend, area: StagingArea, name: str) -> None:
-    writer = area.slice(Namespace(name, name), name, at_timestamp(5))
+    writer = area.slice(Namespace(name, name), name, at_timestamp(5), TENURE)
     writer.write(page(0, 2))
     files = writer.finish()
 
@@ -202,14 +203,14 @@ def test_columns_of_a_wider_type_are_brought_into_the_schema(backend: Backend, a
     narrow = page(0, 2)
     at = narrow.schema.get_field_index("partition_key")
     wide = narrow.set_column(at, "partition_key", narrow.column(at).cast(pa.large_string()))
-    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON, TENURE)
     writer.write(wide)
 
     assert contents(backend, area, writer.finish())[0].read().num_rows == 2
 
 
 def test_a_page_without_a_column_is_refused_before_anything_is_written(backend: Backend, area: StagingArea) -> None:
-    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, SHARD, TRIM_HORIZON, TENURE)
 
     with pytest.raises(StagingError, match="partition_key"):
         writer.write(page(0, 2).drop_columns(["partition_key"]))
@@ -223,7 +224,7 @@ def test_an_error_about_a_page_shows_no_record(area: StagingArea) -> None:
     broken = broken.set_column(at, "sub_sequence_number", pa.array(["secret", "secret"]))
 
     with pytest.raises(StagingError, match="sub_sequence_number") as failure:
-        area.slice(NAMESPACE, SHARD, TRIM_HORIZON).write(broken)
+        area.slice(NAMESPACE, SHARD, TRIM_HORIZON, TENURE).write(broken)
 
     assert "secret" not in str(failure.value)
 

@@ -21,6 +21,7 @@ NEAREST: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
     ("run/", {"unit": ("run",), "integration": ("run",)}),
     ("control/", {"unit": ("control",), "integration": ("control",)}),
     ("kcl/", {"unit": ("kcl",), "integration": ("kcl",)}),
+    ("bloop/", {"unit": ("bloop",), "integration": ("sources/test_dynamodb_tokens.py",)}),
     ("landing/", {"unit": ("landing",), "contract": ("test_landing.py",), "integration": ("landing",)}),
     ("spark/", {"unit": ("landing",), "spark": ("spark",)}),
     ("submit/attempt.py", {"unit": ("submit/test_heartbeat.py",)}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from scripts.airflow_client import AirflowClient
 from scripts.airflow_instance import AirflowInstance
 from scripts.environment import process_environment, python_path
 from shardbatch.core.rows import SHARD_LEASE, Namespace
-from shardbatch.local import Options, StreamServer
+from shardbatch.local import Clock, Options, StreamServer
 from shardbatch.stores.sql import SQLStore
 from tests.support.execution_proxy import ExecutionProxy
 from tests.support.postgres import PostgresServer
@@ -41,14 +42,20 @@ PRELOADED = (
 )
 #: Seconds for one run on a machine that is busy with other things.
 PATIENCE = 600.0
+#: By how many seconds the clock of the second stream server is behind: within what clocks may differ.
+BEHIND = 240.0
 
 
 @dataclass
 class Deployment:
-    """Airflow with what its DAGs need, and the gestures of the people in front of it."""
+    """Airflow with what its DAGs need, and the gestures of the people in front of it.
+
+    ``late`` is a second stream server, behind the clock of this machine by :data:`BEHIND` seconds.
+    """
 
     instance: AirflowInstance
     streams: StreamServer
+    late: StreamServer
     proxy: ExecutionProxy
     folder: Path
     kinesis: Any
@@ -146,10 +153,15 @@ def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
     """Starts it all; everything is gone afterwards."""
     database = "airflow_metadata"
     proxy = ExecutionProxy()
-    with tempfile.TemporaryDirectory(prefix="shardbatch-airflow-") as name, StreamServer(options=Options()) as streams:
+    with (
+        tempfile.TemporaryDirectory(prefix="shardbatch-airflow-") as name,
+        StreamServer(options=Options()) as streams,
+        StreamServer(clock=Clock(lambda: time.time() - BEHIND)) as late,
+    ):
         folder = Path(name)
         (folder / "staging").mkdir()
         aws = {"region_name": "us-east-1", "endpoint_url": streams.endpoint_url}
+        behind = {**aws, "endpoint_url": late.endpoint_url}
         instance = AirflowInstance(
             folder / "home",
             DAGS,
@@ -162,6 +174,9 @@ def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
                 "SHARDBATCH_TEST_FOLDER": str(folder),
                 "AIRFLOW_CONN_AWS_LOCAL": json.dumps(
                     {"conn_type": "aws", "login": "AKIDEXAMPLE", "password": "s3cr3t-of-aws", "extra": aws}
+                ),
+                "AIRFLOW_CONN_AWS_LATE": json.dumps(
+                    {"conn_type": "aws", "login": "AKIDEXAMPLE", "password": "s3cr3t-of-aws", "extra": behind}
                 ),
                 "AIRFLOW_CONN_LEASES_LOCAL": json.dumps({"conn_type": "sqlite", "host": str(folder / "leases.db")}),
                 "AIRFLOW_CONN_SPARK_LOCAL": json.dumps({"conn_type": "spark", "host": "local[1]"}),
@@ -187,7 +202,7 @@ def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
         )
         try:
             with instance:
-                yield Deployment(instance, streams, proxy, folder, kinesis, postgres, database)
+                yield Deployment(instance, streams, late, proxy, folder, kinesis, postgres, database)
         finally:
             kinesis.close()
             proxy.close()

@@ -87,7 +87,7 @@ def freeze(
     """Land so many records of each shard, and write the manifest."""
     entries = []
     for shard_id, count in shards.items():
-        writer = area.slice(namespace, shard_id, TRIM_HORIZON)
+        writer = area.slice(namespace, shard_id, TRIM_HORIZON, 1)
         for first in range(0, count, 100):
             writer.write(page(first, min(100, count - first)))
         files = writer.finish()

@@ -97,8 +97,8 @@ class DeadlyStaging(Staging):
         orders = Orders(Path(self.folder), self.dag_id)
 
         class Area(StagingArea):
-            def slice(self, namespace: Namespace, shard_id: str, after: Position) -> SliceWriter:  # type: ignore[override]
-                return _Writer(super().slice(namespace, shard_id, after), orders)
+            def slice(self, namespace: Namespace, shard_id: str, after: Position, tenure: int) -> SliceWriter:  # type: ignore[override]
+                return _Writer(super().slice(namespace, shard_id, after, tenure), orders)
 
         return Area(self.uri, sizes=Sizes(row_group=1))
 

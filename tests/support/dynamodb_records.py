@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Item = Mapping[str, Any]
 BOTH = "NEW_AND_OLD_IMAGES"
+STREAM_ID = "arn:aws:dynamodb:eu-west-1:123456789012:table/orders/stream/2026-01-01T00:00:00.000"
 TTL = {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}
 
 
@@ -75,6 +76,7 @@ def freeze_changes(
     parents: Mapping[str, Sequence[str]] | None = None,
     named: bool = True,
     batch_id: str = "batch-1",
+    stream_id: str = STREAM_ID,
 ) -> Frozen:
     """Land changes through the writer, and write the manifest as freeze does.
 
@@ -84,7 +86,7 @@ def freeze_changes(
     above, entries = parents or {}, []
     for shard_id in sorted(shards, key=lambda name: (_generation(name, above), name)):
         held = shards[shard_id]
-        writer = area.slice(NAMESPACE, shard_id, TRIM_HORIZON)
+        writer = area.slice(NAMESPACE, shard_id, TRIM_HORIZON, 1)
         rows = [change.row() for change in held]
         for first in range(0, len(rows), 100):
             writer.write(pa.RecordBatch.from_pylist(rows[first : first + 100], schema=PAGE_SCHEMA))
@@ -109,7 +111,7 @@ def freeze_changes(
         batch_id=batch_id,
         app_name=NAMESPACE.app_name,
         stream_name=NAMESPACE.stream_name,
-        stream_id="arn:aws:dynamodb:eu-west-1:123456789012:table/orders/stream/2026-01-01T00:00:00.000",
+        stream_id=stream_id,
         scope="",
         owner="test/dag/run/group/incremental",
         created_at_ms=0,

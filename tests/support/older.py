@@ -18,10 +18,10 @@ from tests.support.one_by_one import OneByOne
 
 #: What the version before did not have. Each may be null, as every column that a later version adds.
 LATER = {
-    "shard_lease": {"caught_up_ms", "millis_behind_latest", "note", "begins", "skipped", "staging"},
+    "shard_lease": {"caught_up_ms", "millis_behind_latest", "note", "begins", "skipped", "staging", "tenure"},
     "batch": {
         *("attempt_closed", "attempt_seen_ms", "gaps", "note", "unparked", "set_aside", "dropped", "roots"),
-        *("min_arrival_ms", "max_arrival_ms", "shared", "joins", "from_ms", "to_ms", "number"),
+        *("min_arrival_ms", "max_arrival_ms", "shared", "joins", "from_ms", "to_ms", "number", "retired_ms"),
     },
     "application": {
         *("claimed_by", "last_action", "retention_ms", "gone_before_ms", "longest_retention_ms", "importing"),

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installs the test servers that are not Python packages of ours into `.cache`, once; `make test` runs it first.
+"""Installs what tests run beside our own environment into `.cache`, once; `make test` runs it first.
 
-Node comes from a wheel of the environment. ministack has a virtual environment of its own, since it pins botocore.
+Node comes from a wheel of the environment. ministack and Bloop have virtual environments of their own, since they want
+other versions of botocore.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ NPM = NODE_HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 NODE_FOLDER = CACHE / "node"
 MINISTACK_FOLDER = CACHE / "ministack"
 MINISTACK = MINISTACK_FOLDER / "bin" / "ministack"
+BLOOP_FOLDER = CACHE / "bloop"
+BLOOP_PYTHON = BLOOP_FOLDER / "bin" / "python"
 
 
 def node_module(name: str) -> Path:
@@ -37,8 +40,26 @@ def node_module(name: str) -> Path:
 
 def ministack() -> Path:
     """The ministack program, installed at the first call."""
-    install_once(MINISTACK_FOLDER, [HERE / "ministack.txt"], install_ministack)
+    install_packages(MINISTACK_FOLDER, HERE / "ministack.txt")
     return MINISTACK
+
+
+def bloop_python() -> Path:
+    """A Python that has Bloop, installed at the first call."""
+    install_packages(BLOOP_FOLDER, HERE / "bloop.txt")
+    return BLOOP_PYTHON
+
+
+def install_packages(folder: Path, pinned: Path) -> None:
+    """A virtual environment of the same Python with the packages of a list."""
+
+    def install() -> None:
+        uv, env = Path(sys.executable).with_name("uv"), uv_environ()
+        run("uv venv", [uv, "venv", "--quiet", "--clear", "--python", sys.executable, folder], env=env)
+        target: list[str | Path] = ["--python", folder / "bin" / "python"]
+        run(f"uv pip install {folder.name}", [uv, "pip", "install", "--quiet", *target, "-r", pinned], env=env)
+
+    install_once(folder, [pinned], install)
 
 
 def install_once(folder: Path, inputs: list[Path], install: Callable[[], None]) -> None:
@@ -71,14 +92,6 @@ def install_node_packages() -> None:
     run("npm install", [NODE, NPM, "install", *quiet], cwd=NODE_FOLDER, env=env)
 
 
-def install_ministack() -> None:
-    uv = Path(sys.executable).with_name("uv")
-    env = uv_environ()
-    run("uv venv", [uv, "venv", "--quiet", "--clear", "--python", sys.executable, MINISTACK_FOLDER], env=env)
-    target = ["--python", MINISTACK_FOLDER / "bin" / "python"]
-    run("uv pip install", [uv, "pip", "install", "--quiet", *target, "-r", HERE / "ministack.txt"], env=env)
-
-
 def run(what: str, command: list[str | Path], *, env: dict[str, str], cwd: Path | None = None) -> None:
     print(f"tests: {what} into {CACHE.name}/", file=sys.stderr, flush=True)
     done = subprocess.run(
@@ -93,6 +106,7 @@ def run(what: str, command: list[str | Path], *, env: dict[str, str], cwd: Path 
 def main() -> int:
     node_module("kinesis-local")
     ministack()
+    bloop_python()
     return 0
 
 

@@ -17,9 +17,11 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
-from shardbatch.cli.arguments import GROUP
+from shardbatch.control.status import OwnerStatus, ShardStatus, Status
 from shardbatch.landing.batch import LandedBatch
+from shardbatch.run.batch_status import BatchStatus, IntervalsStatus
 from shardbatch.spark import SparkBatch
+from tests.unit.cli.caller import commands
 
 TABLE = Path(__file__).resolve().parents[1] / "unit" / "public_names.txt"
 HEAD = """\
@@ -30,6 +32,8 @@ HEAD = """\
 MODULES = ("shardbatch", "shardbatch.spark", "shardbatch.spark.dynamodb", "shardbatch.local", "shardbatch.errors")
 #: Classes whose instances users get from a function of ours.
 HANDED_OUT = (SparkBatch, LandedBatch)
+#: Values that users get from the hook; they read the fields.
+VALUES = (Status, ShardStatus, OwnerStatus, BatchStatus, IntervalsStatus)
 #: What is said of an argument of the command line.
 SAID = ("required", "action", "choices", "default")
 
@@ -87,6 +91,8 @@ def table() -> str:
         lines.append("")
     for kind in HANDED_OUT:
         lines += [f"[{kind.__module__}.{kind.__name__}]", *_members(kind), ""]
+    for kind in VALUES:
+        lines += [f"[{kind.__module__}.{kind.__name__}]", *(f"    .{field.name}" for field in fields(kind)), ""]
     return "\n".join([*lines, "[airflow shardbatch]", *_commands(), ""])
 
 
@@ -129,8 +135,8 @@ def _signature(found: Any) -> str:
 def _commands() -> Iterator[str]:
     from airflow.cli.cli_config import ARG_OUTPUT
 
-    for command in GROUP.subcommands:
-        yield command.name
+    for name, command in commands():
+        yield name
         for given in command.args:
             words = (
                 {"action", "choices", "default", "required"} & given.kwargs.keys() if given is not ARG_OUTPUT else ()

@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from shardbatch.core.ports import Capabilities, Page, Words
+from shardbatch.core.ports import Capabilities, Page
 from shardbatch.core.position import Kind, Position, after, at_timestamp
 from shardbatch.core.shard import KeyRange, Shard
+from shardbatch.core.words import Words
 from shardbatch.errors import SourceError
 from shardbatch.sources.kinesis.hash_space import HASH_KEYS, hash_key, missing
 
@@ -71,6 +72,7 @@ class ScriptedStream:
         arrival_times=True,
         place_lives=timedelta(minutes=5),
         least_retention=timedelta(hours=1),
+        key_space=HASH_KEYS,
     )
     words = Words(busy="The script refuses calls: change the script", look=" in the script")
 

@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from shardbatch.core.ports import Capabilities, Page, Words
+from shardbatch.core.ports import Capabilities, Page
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, Kind, Position, after
 from shardbatch.core.shard import Shard
+from shardbatch.core.words import Words
 from shardbatch.errors import SourceError, StreamNotFound
 from shardbatch.sources.records import SCHEMA, empty
 

@@ -178,9 +178,11 @@ def latest_orders(examples: Examples) -> None:
     assert len(rows("changes")) == examples.changes
     (reject,) = rows("rejects")
     assert (reject["partition_key"], reject["path"]) == (f'{{"id":{{"S":"{NO_FIT}"}}}}', "new.amount")
-    latest = {row["keys"]["id"]: row for row in rows("latest")}
+    latest = {row["partition_key"]: row for row in rows("latest")}
     assert len(latest) == len(rows("latest"))
-    assert {name: row["new"]["amount"] for name, row in latest.items() if not row["deleted"]} == {
+    unknown = latest.pop(reject["partition_key"])
+    assert (unknown["new"], unknown["deleted"], unknown["reason"]) == (None, None, reject["reason"])
+    assert {row["new"]["id"]: row["new"]["amount"] for row in latest.values() if not row["deleted"]} == {
         name: Decimal(amount) for name, amount in examples.orders.items()
     }
 

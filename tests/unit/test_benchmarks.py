@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks still run: mypy checks their modules, and here are their DAGs and a claim."""
+"""Benchmarks still run: mypy checks their modules, and here are their DAGs, a claim, and ways to take changes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from benchmarks.dynamodb import BESIDE
+from benchmarks.dynamodb_way import WAYS
+from shardbatch.local import StreamServer
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / place) for place in ("provider", "plugins", ""))}
@@ -34,3 +38,16 @@ def test_a_claim_of_the_planning_benchmark_takes_the_whole_listing(tmp_path: Pat
     url = f"sqlite:///{tmp_path / 'leases.db'}"
     answer = json.loads(run("-m", "benchmarks.claims", url, "1000", "first").splitlines()[-1])
     assert answer["shards"] == 1000
+
+
+@pytest.mark.parametrize("way", ["landed", "lines"])
+def test_a_way_of_the_benchmark_of_tables_takes_all_changes(way: str) -> None:
+    with StreamServer() as server:
+        server.tables.create("orders", shards=2)
+        server.tables.fill("orders", ({"id": {"S": str(number)}, "v": {"S": "é"}} for number in range(500)))
+        answer = json.loads(run("-m", "benchmarks.dynamodb_way", way, server.endpoint_url, "orders", "500"))
+    assert answer["cpu_s"] > 0
+
+
+def test_each_way_of_the_benchmark_of_tables_is_compared_once() -> None:
+    assert sorted([*BESIDE, *(other for others in BESIDE.values() for other in others)]) == sorted(WAYS)

@@ -17,11 +17,19 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.local import Fault, FaultKind
 from tests.support.public_names import MODULES, TABLE, arguments, public, table
 
+TASK = {
+    "task_id": "positions",
+    "app_name": "orders-etl",
+    "stream": shardbatch.DynamoDBStream("orders"),
+    "leases": shardbatch.SQLLeases("leases"),
+}
 #: What a class needs to be made, where it needs anything.
 NEEDED: dict[str, dict[str, Any]] = {
     "KinesisStream": {"name": "orders"},
     "DynamoDBStream": {"table": "orders"},
     "Fault": {"operation": "*"},
+    "ExportPositionsOperator": TASK,
+    "ImportPositionsOperator": {**TASK, "reason": "moving", "positions": {}},
 }
 NAMES = {(module, name): value for module in MODULES for name, value in public(module).items()}
 ENUMS = {name: value for (_, name), value in NAMES.items() if isinstance(value, type) and issubclass(value, Enum)}

@@ -141,8 +141,8 @@ def new_dataclass_argument(node: ast.AST) -> bool:
 
 #: Each source by its folder. It is named by its own files only, so a new one changes nothing here.
 SOURCES = sorted(path.parent.name for path in (PACKAGE / "sources").glob("*/source.py"))
-#: Rooms for one service: KCL's leases, the server for tests.
-OF_ONE_SERVICE = ("kcl/", "local/")
+#: Rooms for one service: KCL's leases, Bloop's tokens, the server for tests.
+OF_ONE_SERVICE = ("kcl/", "bloop/", "local/")
 
 
 def names_of(source: str) -> re.Pattern[str]:

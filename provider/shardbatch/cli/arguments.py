@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from argparse import Namespace as Arguments
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from airflow.cli.cli_config import ARG_OUTPUT, ActionCommand, Arg, GroupCommand, lazy_load_command
 
+from shardbatch.control.position_verbs import FORMAT
 from shardbatch.control.verb import Argument, Verb
 from shardbatch.control.verbs import MIGRATE, REPLAY, VERBS
 from shardbatch.core.choices import SHARD_STATES
@@ -59,9 +60,23 @@ STAGING = Arg(
     ),
 )
 STORE = (APP_NAME, STREAM_NAME, LEASES)
+STREAM = (
+    Arg(
+        ("--conn-id",),
+        default="aws_default",
+        help="The AWS connection to the stream; '': this machine's own credentials. Default: aws_default",
+    ),
+    Arg(("--region",), help="The region of the stream. Default: that of its ARN, else the connection's"),
+)
+TO_FILE = Arg(("--file",), help="Write to this file, which is replaced as a whole. Default: standard output")
 
 #: Verbs that ask for more than the rows and staging, and the commands that do it.
-OWN_COMMANDS = {REPLAY.name: "replay", "import-kcl": "import_kcl", MIGRATE.name: "migrate"}
+OWN_COMMANDS = {
+    REPLAY.name: "replay",
+    "import-kcl": "import_kcl",
+    "positions import": "import_positions",
+    MIGRATE.name: "migrate",
+}
 
 
 def _of_kcl() -> tuple[Verb, ...]:
@@ -77,7 +92,7 @@ def _of_kcl() -> tuple[Verb, ...]:
 
 def _argument(argument: Argument) -> Arg:
     words: dict[str, Any] = {"help": argument.help}
-    if argument.required:
+    if argument.required and argument.flag.startswith("-"):
         words["required"] = True
     if argument.switch:
         words["action"] = "store_true"
@@ -91,13 +106,13 @@ def _argument(argument: Argument) -> Arg:
 
 
 def _command(verb: Verb) -> ActionCommand:
-    staging = (STAGING,) if verb.staging else ()
+    more = (*((STAGING,) if verb.staging else ()), *(STREAM if verb.positions else ()))
     return ActionCommand(
-        name=verb.name,
+        name=verb.name.rpartition(" ")[2],
         help=verb.help,
         description=verb.more or None,
         func=_acting(verb),
-        args=(*STORE, *map(_argument, verb.arguments), *staging, REASON, YES, ARG_OUTPUT),
+        args=(*STORE, *map(_argument, verb.arguments), *more, REASON, YES, ARG_OUTPUT),
     )
 
 
@@ -110,9 +125,33 @@ def _acting(verb: Verb) -> Callable[[Arguments], None]:
 
         act(verb, args)
 
-    command.__name__ = verb.name.replace("-", "_")  # as those that Airflow loads are called
+    command.__name__ = verb.name.replace("-", "_").replace(" ", "_")  # as those that Airflow loads are called
     return command
 
+
+def _commands(verbs: Iterable[Verb]) -> Iterator[ActionCommand]:
+    """Those that stand by themselves; what has two words stands in a group."""
+    return (_command(verb) for verb in verbs if " " not in verb.name)
+
+
+#: What is said of positions that are written down.
+POSITIONS = GroupCommand(
+    name="positions",
+    help="Move between an application and another program: where each shard stands, written down",
+    subcommands=(
+        ActionCommand(
+            name="export",
+            help="Write down where an application stands, by what is committed",
+            description=(
+                "Prints the positions as JSON, and on standard error what they cannot say. Nothing is changed. The "
+                "stream is asked for its shards."
+            ),
+            func=lazy_load_command("shardbatch.cli.commands.export_positions"),
+            args=(*STORE, _argument(FORMAT), *STREAM, TO_FILE),
+        ),
+        *(_command(verb) for verb in VERBS.values() if verb.name.startswith("positions ")),
+    ),
+)
 
 GROUP = GroupCommand(
     name="shardbatch",
@@ -142,6 +181,7 @@ GROUP = GroupCommand(
             func=lazy_load_command("shardbatch.cli.commands.batches"),
             args=(*STORE, LIMIT, ARG_OUTPUT),
         ),
-        *map(_command, (*VERBS.values(), *_of_kcl())),
+        *_commands((*VERBS.values(), *_of_kcl())),
+        POSITIONS,
     ),
 )

@@ -26,6 +26,7 @@ from shardbatch.cli.opened import (
 from shardbatch.control import applications as listing
 from shardbatch.control import status as statuses
 from shardbatch.control.action import Done
+from shardbatch.control.position_verbs import IMPORT_POSITIONS
 from shardbatch.control.replay_run import note_replay, plan_replay
 from shardbatch.control.verb import Verb
 from shardbatch.control.verbs import MIGRATE, REPLAY
@@ -152,6 +153,28 @@ def import_kcl(args: Arguments) -> None:
         found = take_over(
             args, named(args), leases_named(args.leases), person(), say=lambda line: print(line, file=sys.stderr)
         )
+    _tell(args, found)
+
+
+def export_positions(args: Arguments) -> None:
+    """``airflow shardbatch positions export``"""
+    from shardbatch.cli import positions
+
+    with foreseen():
+        chosen = positions.format_of(args)
+    with opened(args) as (store, namespace):
+        found = positions.export(args, store, namespace, chosen)
+        if args.file:
+            positions.put(found, args.file)
+    positions.show(found, args.file)
+
+
+def import_positions(args: Arguments) -> None:
+    """``airflow shardbatch positions import``"""
+    from shardbatch.cli import positions
+
+    with foreseen():
+        found = positions.bring(IMPORT_POSITIONS, args, named(args), leases_named(args.leases), person())
     _tell(args, found)
 
 

@@ -11,13 +11,12 @@ import sys
 from argparse import Namespace as Arguments
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.control import applications as listing
 from shardbatch.core.ports import LeaseStore, Liveness, Verdict
 from shardbatch.core.rows import Namespace
-from shardbatch.errors import ApplicationUnknown, ConfigurationError, OwnerUnknown, ShardbatchError
+from shardbatch.errors import ConfigurationError, OwnerUnknown, ShardbatchError
 
 if TYPE_CHECKING:
     from shardbatch.control.verb import Verb
@@ -30,26 +29,18 @@ def opened(args: Arguments) -> Iterator[tuple[LeaseStore, Namespace]]:
     """The store and namespace of the arguments; every foreseen error becomes one line and exit code 1."""
     with foreseen():
         namespace = named(args)
-    with opened_store(args) as store:
-        try:
-            yield store, namespace
-        except ApplicationUnknown as error:
-            raise ApplicationUnknown(
-                f"There is no application {namespace} in this lease store.",
-                remedy=listing.meant(store, namespace) or error.remedy,
-            ) from None
+    with opened_store(args) as store, listing.near_names(store, namespace):
+        yield store, namespace
 
 
 @contextmanager
 def opened_store(args: Arguments) -> Iterator[LeaseStore]:
     """As :func:`opened`, for a command that asks of no application."""
+    from shardbatch.hooks.leases import existing_store
+
     logging.getLogger("shardbatch").setLevel(logging.WARNING)
-    with foreseen():
-        store = _store(args.leases)
-        try:
-            yield store
-        finally:
-            store.close()
+    with foreseen(), existing_store(leases_named(args.leases)) as store:
+        yield store
 
 
 @contextmanager
@@ -114,17 +105,6 @@ def leases_named(text: str | None) -> Leases:
             "No lease store given.", remedy="Give --leases, or set [shardbatch] leases in Airflow's configuration."
         )
     return leases
-
-
-def _store(text: str | None) -> LeaseStore:
-    """The opened store of :func:`leases_named`. Looking never makes a table."""
-    store = replace(leases_named(text), create=False).open()
-    try:
-        store.prepare()
-    except BaseException:
-        store.close()
-        raise
-    return store
 
 
 def person() -> str:

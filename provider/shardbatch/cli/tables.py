@@ -11,7 +11,9 @@ from shardbatch.control.migrate import Migrated
 from shardbatch.control.replay_run import ReplayRun
 from shardbatch.control.status import OwnerStatus, ShardStatus, Status
 from shardbatch.core.owner import Owner
-from shardbatch.run.batch_status import BatchStatus, IntervalsStatus, arrived
+from shardbatch.core.shortlist import shortlist
+from shardbatch.core.watermark import Watermark
+from shardbatch.run.batch_status import BatchStatus, IntervalsStatus, arrived, utc
 
 Table = list[dict[str, str]]
 
@@ -74,6 +76,7 @@ def summary(found: Status, now_ms: int) -> Table:
         "lag as last read": _lag(found),
         "retention of the stream": span(found.retention_ms),
         "time until data loss": _until_loss(found, now_ms),
+        "committed up to": _committed_up_to(found.watermark, now_ms),
         "batches committed": str(found.committed_batches),
         "last commit": age(found.last_commit_ms, now_ms),
         "batches unfinished": str(len(found.unfinished)),
@@ -81,6 +84,14 @@ def summary(found: Status, now_ms: int) -> Table:
         "last action of a person": found.last_action or "-",
     }
     return [{"property": name, "value": value} for name, value in lines.items()]
+
+
+def _committed_up_to(found: Watermark, now_ms: int) -> str:
+    """The watermark, and what holds it back."""
+    held = f"; held back by {shortlist([hold.name for hold in found.holds])}" if found.holds else ""
+    if found.ms is None:
+        return f"unknown{held}"
+    return f"{utc(found.ms)}, {age(found.ms, now_ms)}{held}"
 
 
 def applications(found: Iterable[ApplicationStatus]) -> Table:
@@ -203,7 +214,8 @@ def _state(item: BatchStatus) -> str:
     aside = {None: "", "kept": " (set aside)", "dropped": " (dropped)" if item.interval else " (set aside, dropped)"}[
         item.set_aside
     ]
-    return item.state + aside + (" (possible orphan)" if item.possible_orphan else "")
+    retired = " (retired)" if item.retired_ms is not None else ""
+    return item.state + aside + retired + (" (possible orphan)" if item.possible_orphan else "")
 
 
 def replays(found: Iterable[ReplayRun]) -> Table:

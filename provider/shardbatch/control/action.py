@@ -174,8 +174,12 @@ class Action(Rows):
         :raises ConfigurationError: if the action has no reason and is not a preview.
         """
         self.require_reason()
+        self.rewrite(lambda row: row.acted(self.note(what)))
+
+    def rewrite(self, change: Callable[[Application], Application]) -> None:
+        """Change the application's row, if it has one, and this is not a preview."""
         row = self.application()
-        while row is not None and not self.dry_run and not self.store.replace(row, row.acted(self.note(what))):
+        while row is not None and not self.dry_run and not self.store.replace(row, change(row)):
             row = self.application()
 
     def verdict(self, owner: str | None) -> Verdict:

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from shardbatch.core.application import Application, Group
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import Columns, Namespace
-from shardbatch.errors import ShardbatchError, UnsupportedSchema
+from shardbatch.errors import ApplicationUnknown, ShardbatchError, UnsupportedSchema
 
 #: Names less similar than this (0 to 1) are not suggested.
 LIKE = 0.6
@@ -58,6 +59,20 @@ def _status(columns: Columns) -> ApplicationStatus:
     )
 
 
+@contextmanager
+def near_names(store: LeaseStore, asked: Namespace) -> Iterator[None]:
+    """What is asked of an application that the store does not have fails with the names that are spelled like its own.
+
+    :raises ApplicationUnknown: with these names.
+    """
+    try:
+        yield
+    except ApplicationUnknown as error:
+        raise ApplicationUnknown(
+            f"There is no application {asked} in this lease store.", remedy=meant(store, asked) or error.remedy
+        ) from None
+
+
 def meant(store: LeaseStore, asked: Namespace) -> str | None:
     """What to say of a name that the store does not know: the nearest that it knows; ``None`` if it may not be asked.
 
@@ -68,7 +83,7 @@ def meant(store: LeaseStore, asked: Namespace) -> str | None:
     except ShardbatchError:  # on DynamoDB a role may be fenced off from all but its own rows
         return None
     if not known:
-        return "The store has no application at all: check --leases. An application's first claim makes it."
+        return "The store has no application at all: check which store is named. An application's first claim makes it."
     near = nearest(asked, known)
     if not near:
         return f"'airflow shardbatch list' shows what the store has: {len(known)} in all."

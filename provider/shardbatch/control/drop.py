@@ -122,7 +122,7 @@ def _stays(action: Action, batch: Batch) -> Stays | None:
 
 def _dropped(action: Action, batch: Batch) -> Batch:
     if _is_taken_back(batch):
-        return batches.withdraw(batch, action.note(), roots_of(_landing(action, batch), batch))
+        return batches.withdraw(batch, action.note(), roots_of(_landing(action, batch), batch), action.now_ms())
     if batch.state is BatchState.COMMITTED:
         return batches.drop(batch, action.note())
     return batches.discard(batch, action.note())

@@ -14,6 +14,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.ports import SYSTEM_CLOCK, LeaseStore
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError, SlicesGone
+from shardbatch.run.attempt import require_kept
 from shardbatch.run.replay import find_committed
 
 #: Characters that Airflow keeps of a run's note; some of its databases refuse a longer one.
@@ -85,6 +86,8 @@ def plan_replay(
             f"Batch {batch_id} belongs to tasks without a group, which cannot be told what to replay.",
             remedy="Give the steps a group_id and name it; or clear the run that has the batch: that replays it.",
         )
+    if not dry_run:
+        require_kept(batch)
     found = files(batch)
     if found.gone and not dry_run:
         raise SlicesGone(f"Batch {batch_id} cannot be replayed: of its files {found.text}.")

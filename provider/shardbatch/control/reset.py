@@ -17,10 +17,11 @@ from shardbatch.control.lineage_hold import UNDECIDED, LineageHold, obstacle, ro
 from shardbatch.control.restart import restart
 from shardbatch.core import lease as leases
 from shardbatch.core.expiry import looked, unread_since
+from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.position import TRIM_HORIZON, Kind, Position, at_timestamp, lowest
-from shardbatch.core.shard import generations
+from shardbatch.core.shard import generations, holes
 from shardbatch.core.shortlist import shortlist
 from shardbatch.core.skipped import passed, passes_over
 from shardbatch.core.slice import Gap
@@ -34,12 +35,15 @@ TARGETS = (
 )
 #: How a sequence number of any length may be given.
 _SEQUENCE = "sequence:"
+#: Places that have a name; it may stand in any letters.
+_NAMES = ("TRIM_HORIZON", "LATEST", "SHARD_END")
 #: A number with fewer digits may be a date or an epoch (of nanoseconds: 19).
 SHORTEST_SEQUENCE = 21
 
 
 def target_of(text: str | datetime) -> Position:
-    """The position of a person's words: ``TRIM_HORIZON``, an instant in ISO form, or a checkpoint as ``shards`` shows.
+    """The position of a person's words: ``TRIM_HORIZON`` in any letters, an instant in ISO form, or a checkpoint as
+    ``shards`` shows.
 
     A number of fewer than 21 digits is taken for a sequence number only as ``sequence:NUMBER``: it may be meant as a
     date or an epoch.
@@ -161,7 +165,9 @@ def _move(action: Action, roots: set[str], to: Position, shown: Sequence[tuple[i
     if left is not None:
         return (*hold.dropped, left)
     told: list[Done] = list(hold.dropped)
-    for row in descendants(hold.rows.values(), roots):
+    held = descendants(hold.rows.values(), roots)
+    _begin_watermark_anew(action, held, roots, to)
+    for row in held:
         place = target(row, roots, to)
         note = action.note(f"to {place}")
         unread_ms = _unread_since(action, row, hold)
@@ -180,6 +186,30 @@ def _move(action: Action, roots: set[str], to: Position, shown: Sequence[tuple[i
         told.append(action.told(before, "reset", effect=effect_of(before, place, shown) + robbed(action, before)))
     _free(action, list(hold.rows.values()))
     return tuple(told)
+
+
+def _begin_watermark_anew(action: Action, held: Sequence[Lease], roots: set[str], to: Position) -> None:
+    """Count the reset, and up to when it leaves records out (PROTOCOL C6, C8).
+
+    All leases are held, so no watermark is known between this write and the end of the reset: one with the new count
+    is told of the rows as they are then.
+    """
+    passes = any(skipped(row, target(row, roots, to), "") or _leaves_out_children(row, held, to) for row in held)
+    until_ms = to.timestamp_ms if to.timestamp_ms is not None else action.now_ms() + CLOCKS_APART_MS
+    action.rewrite(lambda row: row.reset(until_ms if passes else None))
+
+
+def _leaves_out_children(row: Lease, held: Sequence[Lease], to: Position) -> bool:
+    """Whether a completed shard goes to an instant before which children of it may have records that have no row yet:
+    they will begin there, too (T7)."""
+    if not row.completed or to.kind is not Kind.AT_TIMESTAMP:
+        return False
+    read_up_to_ms = row.committed_up_to_ms  # what its children have came later
+    if read_up_to_ms is not None and read_up_to_ms >= (to.timestamp_ms or 0):
+        return False
+    below = [child.hash_range for child in held if row.shard_id in child.parent_shard_ids]
+    known = [keys for keys in below if keys is not None]
+    return bool(holes(known, row.hash_range)) if known and row.hash_range is not None else not below
 
 
 def _free(action: Action, rows: list[Lease]) -> None:
@@ -218,11 +248,11 @@ def effect_of(row: Lease, to: Position, shown: Sequence[tuple[int, int]] = ()) -
     :param shown: bounds of intervals whose output live readers see too.
     """
     parts = [f"from {row.checkpoint} to {to}"]
-    if row.checkpoint == to and not row.completed:
-        parts.append("which is where it stands")
-    elif over := skipped(row, to, ""):
+    if over := skipped(row, to, ""):
         text = "SKIPS records{}: what lies between is never read, and the next batch tells it as a gap"
         parts.append(text.format(_span(over)))
+    elif row.checkpoint == to and not row.completed:
+        parts.append("which is where it stands")
     elif (row.checkpoint.exact and not row.checkpoint.searching) or row.completed:
         parts.append("reads again what was committed from there on")
     if shown and row.begins != lowest(row.begins or to, to):
@@ -281,7 +311,7 @@ def _position(text: str) -> Position:
             f"{text!r} may be a date, an epoch or a sequence number.",
             remedy=f"Give an instant like 2026-11-28T00:00:00+00:00, or {_SEQUENCE}{text}.",
         )
-    return Position.parse(text)
+    return Position.parse(text.upper() if text.upper() in _NAMES else text)
 
 
 def _instant(text: str) -> datetime | None:

@@ -15,6 +15,7 @@ from shardbatch.core.expiry import Kept, all_read, kept_by, unread_since
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import SYSTEM_CLOCK, Clock, LeaseStore
 from shardbatch.core.rows import BATCH, Namespace
+from shardbatch.core.watermark import UNKNOWN, Watermark, lesser, watermark
 from shardbatch.errors import ConfigurationError
 from shardbatch.run.batch_status import BatchStatus, IntervalsStatus, batch_status, intervals_status
 from shardbatch.run.consumer import Rows
@@ -69,6 +70,7 @@ class Status:
     ``expires_from_ms`` is the earliest of all shards', ``expires_unknown`` how many of them have none although they
     are not read to their end. ``retention_ms`` is the stream's as of the last claim.
     ``set_aside`` lists what is kept for a replay; readers of committed starts do not see it.
+    ``watermark`` says up to when all that arrived is committed or in a recorded gap.
     All of this is the live application's; its interval runs have ``intervals`` for themselves.
     """
 
@@ -96,6 +98,7 @@ class Status:
     furthest_shard_id: str | None = None
     set_aside: tuple[BatchStatus, ...] = ()
     possible_orphans: tuple[BatchStatus, ...] = ()
+    watermark: Watermark = UNKNOWN
     intervals: IntervalsStatus = field(default_factory=IntervalsStatus)
 
 
@@ -105,8 +108,8 @@ def status(store: LeaseStore, namespace: Namespace, clock: Clock = SYSTEM_CLOCK)
     :param clock: default: this machine's. Looks at a shard that lie in its future tell nothing.
     :raises ConfigurationError: if the store has no such application.
     """
-    application = Rows(namespace=namespace, store=store).expect_application()
-    leases = shards(store, namespace, "", application, clock)
+    application, rows = _look(store, namespace)
+    leases = _shards(rows, application, clock)
     unfinished: list[Batch] = []
     aside: list[Batch] = []
     orphans: list[Batch] = []
@@ -151,6 +154,7 @@ def status(store: LeaseStore, namespace: Namespace, clock: Clock = SYSTEM_CLOCK)
         owners=_owners(leases, unfinished),
         set_aside=tuple(batch_status(batch) for batch in aside),
         possible_orphans=tuple(batch_status(batch) for batch in orphans),
+        watermark=watermark(application, rows),
         intervals=intervals_status(beside),
     )
 
@@ -169,8 +173,26 @@ def shards(
     :raises ConfigurationError: if the store has no such application.
     """
     rows = Rows(namespace=namespace, store=store, scope=scope)
-    kept, now_ms = kept_by(application or rows.expect_application()), clock.now_ms()
-    leases = {lease.shard_id: lease for lease in rows.leases()}
+    return _shards(rows.leases(), application or rows.expect_application(), clock)
+
+
+def committed_up_to(store: LeaseStore, namespace: Namespace) -> Watermark:
+    """Up to when all that arrived is committed or in a recorded gap, surely enough to act on it (PROTOCOL C7): by two
+    looks at the rows, one after the other, of which the lesser answer counts.
+
+    :raises ConfigurationError: if the store has no such application.
+    """
+    return lesser(*(watermark(*_look(store, namespace)) for _ in range(2)))
+
+
+def _look(store: LeaseStore, namespace: Namespace) -> tuple[Application, list[Lease]]:
+    rows = Rows(namespace=namespace, store=store)
+    return rows.expect_application(), rows.leases()
+
+
+def _shards(rows: Iterable[Lease], application: Application, clock: Clock) -> tuple[ShardStatus, ...]:
+    kept, now_ms = kept_by(application), clock.now_ms()
+    leases = {lease.shard_id: lease for lease in rows}
     return tuple(_shard_status(lease, leases, kept, now_ms) for lease in leases.values())
 
 

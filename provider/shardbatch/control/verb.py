@@ -20,7 +20,7 @@ class Argument:
     """An argument that a person gives to a verb.
 
     :param name: its name as the use-case takes it.
-    :param flag: its word on the command line.
+    :param flag: its word on the command line; without dashes in front it is known by its place there.
     :param help: what it means, on the command line.
     :param field: its name as the operator has it, default: ``name``.
     :param required: whether it must be given, default no.
@@ -76,6 +76,10 @@ class Verb:
     :param operator: its public operator, if it has one.
     :param staging: whether it reaches staging and output roots, where they are at hand; default no.
     :param places: whether it compares spellings of output roots, default no.
+    :param archives: whether it takes ``archive_for``, for which the setting stands in, and leaves what a run is at work
+        on; default no.
+    :param positions: whether it takes positions in some format; then it asks the stream, too, and may make the tables
+        of the lease store. Default no.
     """
 
     name: str
@@ -88,6 +92,8 @@ class Verb:
     operator: str = ""
     staging: bool = False
     places: bool = False
+    archives: bool = False
+    positions: bool = False
 
     @property
     def would(self) -> str:

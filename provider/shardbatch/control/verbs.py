@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from shardbatch.control.position_verbs import IMPORT_POSITIONS
 from shardbatch.control.verb import FORCE, Argument, UseCase, Verb
 
 if TYPE_CHECKING:
@@ -288,6 +289,44 @@ SUM_MARKERS = Verb(
 
 # ------------------------------------------------------------------ applications
 
+
+def _clean_up() -> UseCase:
+    from shardbatch.control.clean_up import clean_up
+
+    return clean_up
+
+
+def _days(given: Any) -> Any:
+    from shardbatch.core.archive import chosen_days
+
+    return chosen_days(given, "archive_for")
+
+
+GC = Verb(
+    name="gc",
+    word="remove",
+    past="removed",
+    help="Remove what nothing can use any more from staging and from output roots",
+    more=(
+        "Retires the batches whose archive time is over: they cannot be replayed any more, their output stays. Then "
+        "removes slices that no lease and no batch names, documents of retired and void batches, start folders that no "
+        "reader sees, markers that a sum covers, and unfinished uploads to S3. It may be called at any time. Needs "
+        "staging. A preview, with numbers and bytes, unless --yes is given."
+    ),
+    arguments=(
+        Argument(
+            "archive_for",
+            "--archive-for",
+            "Days for which a committed batch is kept for a replay. Default: the setting archive_for, else 7",
+            read=_days,
+        ),
+    ),
+    use_case=_clean_up,
+    operator="CleanStagingOperator",
+    staging=True,
+    archives=True,
+)
+
 #: Its run is started by Airflow, each way in by its own means.
 REPLAY = Verb(
     name="replay",
@@ -333,7 +372,7 @@ VERBS: dict[str, Verb] = {
     verb.name: verb
     for verb in (
         *(RELEASE, PARK, UNPARK, SET_ASIDE, DROP, ACCEPT_GAP, RESET),
-        *(FORGET_ROOT, ADOPT_ROOT, SUM_MARKERS),
-        *(REPLAY, MIGRATE),
+        *(FORGET_ROOT, ADOPT_ROOT, SUM_MARKERS, GC),
+        *(REPLAY, IMPORT_POSITIONS, MIGRATE),
     )
 }

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from shardbatch.core.owner import Owner
-from shardbatch.core.position import LATEST, TRIM_HORIZON, Position
+from shardbatch.core.position import LATEST, TRIM_HORIZON, Kind, Position
 from shardbatch.core.rows import APPLICATION, INT, SCHEMA_VERSION, TEXT, TEXTS, Key, Namespace, Row, column
+from shardbatch.core.shard import KeyRange
 from shardbatch.errors import UnsupportedSchema
 
 #: The schema version of a row that names none.
@@ -80,6 +81,12 @@ class Application(Row):
     ``longest_retention_ms`` is the longest time that it kept a record at any claim. While ``importing`` says what is
     being taken over, by whom and why, nothing may be claimed: leases are missing. ``shown_intervals`` are those, in
     milliseconds, whose records live readers see or may come to see.
+
+    For the watermark (PROTOCOL C): ``key_space`` has the keys that the stream's shards divide among them, ``None`` if
+    it has none or is not known. Without one, ``listed_whole_ms`` is when the last listing was begun that was whole and
+    all of whose shards have rows, by the stream's clock. ``reset_count`` counts resets and restarts.
+    ``complete_from_ms`` is the instant up to which a person had records passed over, or another library had read them;
+    ``None``: no other than the start.
     """
 
     table = APPLICATION
@@ -102,12 +109,24 @@ class Application(Row):
     start_places: tuple[tuple[str, Position], ...] = field(
         default=(), metadata=column("text", _read_places, _write_places)
     )
+    key_space: KeyRange | None = field(default=None, metadata=column("text", KeyRange.parse, str))
+    listed_whole_ms: int | None = field(default=None, metadata=INT)
+    reset_count: int = field(default=0, metadata=INT)
+    complete_from_ms: int | None = field(default=None, metadata=INT)
 
     @property
     def root_start(self) -> Position:
         """Where a shard begins that has no place of its own and comes from no other shard: one that was not there when
         the application began at the tips of the others is new, so all that it holds is wanted."""
         return TRIM_HORIZON if self.start_position == LATEST else self.start_position
+
+    @property
+    def complete_from(self) -> int | None:
+        """The instant from which on nothing is left out but recorded gaps; ``None``: there is no such instant, since it
+        began with the oldest record, or at tips."""
+        if self.complete_from_ms is not None:
+            return self.complete_from_ms
+        return self.start_position.timestamp_ms if self.start_position.kind is Kind.AT_TIMESTAMP else None
 
     @property
     def key(self) -> Key:
@@ -166,13 +185,34 @@ class Application(Row):
         place = (owner.deployment, owner.dag_id, owner.group_id) if owner else None
         return max((known.lease_duration_ms for known in self.claimed_by if known.place == place), default=0)
 
+    def dividing(self, key_space: KeyRange | None) -> Application:
+        """With the keys that the stream's shards divide among them."""
+        return replace(self, key_space=key_space, row_count=self.row_count + 1)
+
+    def listed(self, begun_ms: int) -> Application:
+        """With a later listing that was whole, all of whose shards have rows."""
+        return replace(self, listed_whole_ms=max(self.listed_whole_ms or 0, begun_ms), row_count=self.row_count + 1)
+
+    def reset(self, left_out_ms: int | None) -> Application:
+        """With one reset more: what was said of its watermark before counts no longer.
+
+        :param left_out_ms: the instant up to which the reset leaves records out; ``None``: it leaves out none.
+        """
+        known = [ms for ms in (self.complete_from, left_out_ms) if ms is not None]
+        return replace(
+            self,
+            reset_count=self.reset_count + 1,
+            complete_from_ms=max(known, default=None),
+            row_count=self.row_count + 1,
+        )
+
     def acted(self, note: str) -> Application:
         """With the last thing a person did to it."""
         return replace(self, last_action=note, row_count=self.row_count + 1)
 
-    def imported(self, note: str) -> Application:
-        """With all leases taken over: from now on they may be claimed."""
-        return replace(self.acted(note), importing=None)
+    def imported(self, note: str, complete_from_ms: int) -> Application:
+        """With all leases taken over: from now on they may be claimed. What the other library read is in no batch."""
+        return replace(self.acted(note), importing=None, complete_from_ms=complete_from_ms)
 
     def showing(self, interval: tuple[int, int]) -> Application:
         """With an interval among those that live readers see."""
@@ -187,4 +227,12 @@ class Application(Row):
     def renewed(self, stream_id: str, start: Position, note: str) -> Application:
         """On another stream of the same name, from a start of its own."""
         fresh = TRIM_HORIZON if start == LATEST else start  # the tips were those of the other stream
-        return replace(self.acted(note), stream_id=stream_id, start_position=fresh, start_places=())
+        return replace(
+            self.acted(note),
+            reset_count=self.reset_count + 1,
+            complete_from_ms=None,
+            stream_id=stream_id,
+            start_position=fresh,
+            start_places=(),
+            listed_whole_ms=None,
+        )

@@ -67,7 +67,7 @@ class Batch(Row):
     ``waited_ms``, ``refused`` and ``resubscribed`` are what the service's limits cost the reads (core/waiting.py).
     ``claims`` are the claims of runs behind which it was frozen, or an attempt of it opened. ``event`` is ``due`` once
     a batch with records is committed, and then the clearing of a run in which a commit came to send its event, at
-    ``event_ms``.
+    ``event_ms``. ``retired_ms`` is when clean-up retired it: its files may be gone, and it is never worked on again.
     ``sink`` is ``starts`` or ``own``; ``attempt_ref`` names the recorded applications of one attempt, one for each
     task, the one that showed life last first: ``attempt:id task; id task``.
     """
@@ -112,6 +112,7 @@ class Batch(Row):
     claims: tuple[str, ...] = field(default=(), metadata=TEXTS_IF_ANY)
     event: str | None = field(default=None, metadata=TEXT)
     event_ms: int | None = field(default=None, metadata=INT)
+    retired_ms: int | None = field(default=None, metadata=INT)
 
     @property
     def interval(self) -> tuple[int, int] | None:
@@ -140,6 +141,11 @@ class Batch(Row):
     def told(self) -> bool:
         """Whether some root is told of its decision, also if that is that nothing is there (O4)."""
         return bool(self.starts or self.roots)
+
+    @property
+    def last_used_ms(self) -> int:
+        """When it was last decided or worked on, as far as its row tells; what is archived counts from then."""
+        return max(self.created_at_ms, self.committed_at_ms or 0, self.attempt_seen_ms or 0)
 
     @property
     def possible_orphan(self) -> bool:
@@ -185,13 +191,15 @@ def disown(batch: Batch, note: str) -> Batch:
 
 def open_attempt(batch: Batch, now_ms: int, claim: str = "") -> Batch:
     """B13: the next attempt of a frozen batch, or a replay of a committed one, behind a claim of its owner."""
-    _require(batch.state in (BatchState.FROZEN, BatchState.COMMITTED), batch, "no attempt can be opened")
+    live = batch.state in (BatchState.FROZEN, BatchState.COMMITTED) and batch.retired_ms is None
+    _require(live, batch, "no attempt can be opened")
     return batch._next(attempt=batch.attempt + 1, attempt_seen_ms=now_ms, claims=_claimed(batch, claim))
 
 
 def open_replay(batch: Batch, owner: str, now_ms: int, claim: str = "") -> Batch:
     """B10: a replay by another owner, behind its claim."""
-    _require(batch.state is BatchState.COMMITTED, batch, "only a committed batch is replayed")
+    kept = batch.state is BatchState.COMMITTED and batch.retired_ms is None
+    _require(kept, batch, "only a committed batch is replayed, before it is retired")
     return batch._next(owner=owner, attempt=batch.attempt + 1, attempt_seen_ms=now_ms, claims=_claimed(batch, claim))
 
 
@@ -261,13 +269,14 @@ def redecide(
     number: int = 0,
 ) -> Batch:
     """B8: a replay's starts in place of the recorded ones, only upwards; no root is forgotten."""
-    _require(batch.state is BatchState.COMMITTED and attempt > batch.decided, batch, "a replay only goes upwards")
+    kept = batch.state is BatchState.COMMITTED and batch.retired_ms is None
+    _require(kept and attempt > batch.decided, batch, "a replay only goes upwards, before its batch is retired")
     return batch._next(
         starts=starts, decided=attempt, set_aside=None, note=_noted(batch, note), roots=roots, number=number
     )
 
 
-def withdraw(batch: Batch, note: str, roots: tuple[str, ...]) -> Batch:
+def withdraw(batch: Batch, note: str, roots: tuple[str, ...], now_ms: int) -> Batch:
     """B11: an interval's batch is taken back: a new attempt decides that it has no output, and all its roots are told.
 
     It keeps its number: what an even earlier run over the interval wrote stays hidden.
@@ -277,7 +286,13 @@ def withdraw(batch: Batch, note: str, roots: tuple[str, ...]) -> Batch:
     )
     attempt = batch.attempt + 1
     return batch._next(
-        attempt=attempt, starts=(), decided=attempt, set_aside=DROPPED, note=_noted(batch, note), roots=roots
+        attempt=attempt,
+        decided=attempt,
+        attempt_seen_ms=now_ms,
+        starts=(),
+        roots=roots,
+        set_aside=DROPPED,
+        note=_noted(batch, note),
     )
 
 
@@ -316,6 +331,13 @@ def drop(batch: Batch, note: str) -> Batch:
     """B16: a batch that was set aside is not kept for a replay any more."""
     _require(batch.set_aside == KEPT, batch, "only a batch that is kept aside is dropped")
     return batch._next(set_aside=DROPPED, note=_noted(batch, note))
+
+
+def retire(batch: Batch, note: str, now_ms: int) -> Batch:
+    """B17: a committed batch is never worked on again, so that its files may go; this is final."""
+    done = batch.state is BatchState.COMMITTED and batch.set_aside != KEPT and batch.retired_ms is None
+    _require(done, batch, "only a committed batch that is not kept aside is retired, once")
+    return batch._next(retired_ms=now_ms, note=_noted(batch, note))
 
 
 def _noted(batch: Batch, note: str | None) -> str | None:

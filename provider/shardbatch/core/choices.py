@@ -43,6 +43,5 @@ def chosen(kind: type[C], value: object, said: str, *, other: str = "") -> C:
             if item.value == value:
                 return item
     words = [repr(item) for item in kind] + ([other] if other else [])
-    raise ConfigurationError(
-        f"{said} is not known.", remedy="Choose {} or {}.".format(", ".join(words[:-1]), words[-1])
-    )
+    listed = " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    raise ConfigurationError(f"{said} is not known.", remedy=f"Choose {listed}.")

@@ -30,7 +30,9 @@ class Lease(Row):
     when the row was added, or 0 (:data:`NEVER_MS`). ``note`` says what a person last did to it, when and why.
     ``begins`` is the lowest position that its reading ever began at; ``None`` on rows of version 1, where it is
     unknown. ``skipped`` is what a person passed over since the last batch; the next slice carries it as its first gaps.
-    ``staging`` is the folder in which the pending slice stands, ``None`` if unknown.
+    ``staging`` is the folder in which the pending slice stands, ``None`` if unknown. ``committed_to`` is
+    ``INSTANT@CHECKPOINT``: of what is committed, the latest instant that was seen, by the stream's clock. ``tenure`` is
+    the counter with which it was last taken: it tells one holding of the lease from every other, of the same owner too.
     """
 
     table = SHARD_LEASE
@@ -55,6 +57,8 @@ class Lease(Row):
     begins: Position | None = field(default=None, metadata=PLACE)
     skipped: tuple[Gap, ...] = field(default=(), metadata=column("text", gaps_of_text, gaps_to_text))
     staging: str | None = field(default=None, metadata=TEXT)
+    committed_to: str | None = field(default=None, metadata=TEXT)
+    tenure: int = field(default=0, metadata=INT)
 
     @property
     def key(self) -> Key:
@@ -75,6 +79,20 @@ class Lease(Row):
     def left_at_tip(self) -> bool:
         """Whether its last read ended at the tip: then the row says so by a lag of zero, whatever the source tells."""
         return self.millis_behind_latest == 0
+
+    @property
+    def committed_up_to_ms(self) -> int | None:
+        """The arrival of the last committed record, or a later instant at which a read whose outcome is committed saw
+        the shard's tip; ``None`` if unknown (PROTOCOL C1). ``committed_to`` counts only at the checkpoint that it was
+        written for: an earlier version moves that and leaves the column."""
+        ms, _, place = (self.committed_to or "").partition("@")
+        known = [int(ms) if place == str(self.checkpoint) else None, self.checkpoint_arrival_ms]
+        return max((instant for instant in known if instant is not None), default=None)
+
+    def _reached(self, checkpoint: Position, *instants: int | None) -> str | None:
+        """``committed_to`` at a checkpoint, if these instants were seen, too."""
+        known = [ms for ms in (self.committed_up_to_ms, *instants) if ms is not None]
+        return f"{max(known)}@{checkpoint}" if known else None
 
     def _next(self, now_ms: int, **changes: Any) -> Lease:
         return replace(self, lease_count=self.lease_count + 1, updated_at_ms=now_ms, **changes)
@@ -137,7 +155,7 @@ def add_imported(
 def take(lease: Lease, owner: str, group: str | None, now_ms: int) -> Lease:
     """L2: the lease is the owner's; a pending slice stays."""
     _require(lease.batch_id is None and not lease.completed, lease, "only an open, unstamped lease can be taken")
-    return lease._next(now_ms, lease_owner=owner, read_group=group)
+    return lease._next(now_ms, lease_owner=owner, read_group=group, tenure=lease.lease_count + 1)
 
 
 def renew(lease: Lease, owner: str, now_ms: int) -> Lease:
@@ -208,6 +226,7 @@ def roll_forward(lease: Lease, batch_id: str, now_ms: int) -> Lease:
         lease_owner=None,
         read_group=None,
         checkpoint_arrival_ms=lease.checkpoint_arrival_ms if arrival is None else arrival,
+        committed_to=lease._reached(pending.until, arrival, pending.tip_ms),
         skipped=tuple(gap for gap in lease.skipped if gap not in pending.gaps),
         caught_up_ms=lease.caught_up_ms if stands and pending.caught_up_ms is None else pending.caught_up_ms,
     )
@@ -220,11 +239,17 @@ def unstamp(lease: Lease, batch_id: str, now_ms: int, *, free: bool) -> Lease:
     return lease._next(now_ms, batch_id=None, lease_owner=owner, read_group=lease.read_group if owner else None)
 
 
-def release(lease: Lease, now_ms: int, caught_up_ms: int | None = None, note: str | None = None) -> Lease:
-    """L7: remove the owner. A pending slice stays for the next one. An empty read leaves when it saw the tip."""
+def release(
+    lease: Lease, now_ms: int, caught_up_ms: int | None = None, note: str | None = None, tip_ms: int | None = None
+) -> Lease:
+    """L7: remove the owner. A pending slice stays for the next one. An empty read leaves when it saw the tip, by the
+    worker's clock and, as ``tip_ms``, by the stream's."""
     _require(lease.batch_id is None, lease, "a stamped lease is not released")
     freed = lease._next(now_ms, lease_owner=None, read_group=None, note=note or lease.note)
-    return freed if caught_up_ms is None else replace(freed, caught_up_ms=caught_up_ms, millis_behind_latest=0)
+    if caught_up_ms is None:
+        return freed
+    seen = lease._reached(lease.checkpoint, tip_ms)
+    return replace(freed, caught_up_ms=caught_up_ms, millis_behind_latest=0, committed_to=seen)
 
 
 def accept_gap(lease: Lease, note: str, now_ms: int) -> Lease:
@@ -242,7 +267,7 @@ def seize(lease: Lease, holder: str, void: str | None, now_ms: int) -> Lease:
     A completed lease too; a pending slice stays until the lease is rewound.
     """
     _require(lease.batch_id in (None, void), lease, "a lease of a batch that may yet commit is not reset")
-    return lease._next(now_ms, lease_owner=holder, read_group=None, batch_id=None)
+    return lease._next(now_ms, lease_owner=holder, read_group=None, batch_id=None, tenure=lease.lease_count + 1)
 
 
 def rewind(
@@ -276,6 +301,7 @@ def rewind(
         read_group=None,
         checkpoint_arrival_ms=lease.checkpoint_arrival_ms if stays else None,
         millis_behind_latest=None,
+        committed_to=None,
         caught_up_ms=lease.caught_up_ms if stays else None if target.exact else unread,
         note=note,
         skipped=(*left_of(lease.skipped, target), *([passed] if passed else [])),

@@ -14,10 +14,11 @@ from shardbatch.core.decision import Decision
 from shardbatch.core.position import Position
 from shardbatch.core.root_owner import Holder, RootChange
 from shardbatch.core.rows import Columns, Key, Namespace, Row, Table
-from shardbatch.core.shard import Shard
+from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.slice import NOTHING_ODD, LandedFile, Oddities, Trimmed
 from shardbatch.core.start import Begun, EndRecord, Left, Start
 from shardbatch.core.waiting import NO_WAITING, Waiting
+from shardbatch.core.words import Words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,7 +98,8 @@ class Capabilities:
     instant (``AT_TIMESTAMP``), and ``LATEST`` resolves to one. ``arrival_times``: records say when they arrived;
     without that no interval of them can be read. ``place_lives``: how long a read may stand between two records before
     the service forgets its place; ``None`` if it never does. ``least_retention``: how long the service keeps a record
-    at the least, whatever a stream's settings; ``None`` where one may go, and then is a gap, at any age.
+    at the least, whatever a stream's settings; ``None`` where one may go, and then is a gap, at any age. ``key_space``:
+    the keys that open shards divide among them; ``None`` if shards have no ranges.
     """
 
     lineage: bool
@@ -105,22 +107,7 @@ class Capabilities:
     arrival_times: bool
     place_lives: timedelta | None = None
     least_retention: timedelta | None = None
-
-
-@dataclass(frozen=True)
-class Words:
-    """How those who use a service speak of it, for errors and logs of code that knows no service.
-
-    ``busy`` says who shares the limits and what to do. It ends without a full stop, because text follows. ``look``
-    says, after "look at the stream", how to see its shards. ``foreign``, ``broken`` and ``dropped`` say, after a number
-    of records, what happened to them (:class:`~shardbatch.core.slice.Oddities`).
-    """
-
-    busy: str = "Other readers share what the service allows: lower their rate"
-    look: str = ""
-    foreign: str = "belong to another shard by their key; they were delivered"
-    broken: str = "look like several in one and cannot be taken apart; they were delivered as they are"
-    dropped: str = "came in one with some of another shard; these were DROPPED, as the stream says"
+    key_space: KeyRange | None = None
 
 
 @dataclass(frozen=True)
@@ -141,7 +128,9 @@ class Page:
     ``at_tip`` says that the answer saw nothing behind the page when it was made; by it a read ends. Only the source
     knows how its service shows that, so a source sets it where it is sure, and nowhere else. ``lag_ms`` is how far
     behind the tip the service says that the page is, if it does; services put counts and flags there too. ``silent``:
-    it is not an answer, as the call was refused or more are needed for one, and tells nothing of the shard.
+    it is not an answer, as the call was refused or more are needed for one, and tells nothing of the shard. ``asked``:
+    the answer was pushed and may have lain here for a while; it was certainly made after this moment of the reader's
+    monotonic clock. ``None``: it was made after it was asked for.
     """
 
     records: pa.RecordBatch
@@ -159,6 +148,7 @@ class Page:
     waiting: Waiting = NO_WAITING
     oddities: Oddities = NOTHING_ODD
     continues: bool = False
+    asked: float | None = None
 
 
 class Source(Protocol):
@@ -324,8 +314,8 @@ class Landing(Protocol):
         :raises StagingMissing: if the folder above it is not there either.
         """
 
-    def slice(self, namespace: Namespace, shard_id: str, after: Position) -> SliceWriter:
-        """A writer of a new slice in a folder of its own."""
+    def slice(self, namespace: Namespace, shard_id: str, after: Position, tenure: int) -> SliceWriter:
+        """A writer of a new slice in a folder of its own, whose name tells the tenure of the lease."""
         ...
 
     def write_manifest(self, namespace: Namespace, batch_id: str, content: bytes) -> str:

@@ -4,7 +4,8 @@
 A backend knows tables, keys and columns only. Within a major version columns are only added; a column that a reader
 does not know is passed over and left as it is, one that a row lacks takes its default. What is new stands in a column
 of its own, never inside the JSON of another: an earlier version writes that anew without what it does not know. (Of a
-slice, what an earlier version drops that way are counts: its oddities, its waiting.)
+slice, what an earlier version drops that way are counts, its oddities and its waiting, and ``tip_ms``, without which a
+watermark is only earlier.)
 """
 
 from __future__ import annotations

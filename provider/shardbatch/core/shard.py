@@ -32,6 +32,10 @@ class KeyRange:
     def __contains__(self, key: int) -> bool:
         return self.start <= key <= self.end
 
+    def meets(self, other: KeyRange) -> bool:
+        """Whether they have a key in common."""
+        return self.start <= other.end and other.start <= self.end
+
     @property
     def size(self) -> int:
         """How many keys it has."""
@@ -43,8 +47,8 @@ class Shard:
     """A shard as a listing shows it.
 
     ``parent_shard_ids`` holds whichever of parent and adjacent parent is set (K-2); ``hash_range`` is the shard's range
-    of keys, of a source that has a key space; ``closed`` says that no record comes any more. A source without lineage
-    leaves the rest empty.
+    of keys, of a source that has a key space; ``closed`` says that no record comes any more, ``leaf`` that it will
+    never have a child. A source without lineage leaves the rest empty.
     """
 
     shard_id: str
@@ -52,6 +56,7 @@ class Shard:
     hash_range: KeyRange | None = None
     closed: bool = False
     starting_sequence_number: str | None = None
+    leaf: bool = False
 
 
 def holes(ranges: Iterable[KeyRange], space: KeyRange) -> list[KeyRange]:

@@ -24,17 +24,16 @@ def passes_over(place: Position, arrival_ms: int | None, target: Position) -> bo
     """
     if place.kind is Kind.SHARD_END or target.kind is Kind.TRIM_HORIZON:
         return False
-    if target.kind is Kind.AT_TIMESTAMP:
+    if target.timestamp_ms is not None:  # also of a place in a search, which leaves out what arrived before its instant
         begins = arrival_ms if place.timestamp_ms is None else place.timestamp_ms
-        return begins is None or (target.timestamp_ms or 0) > begins
+        return begins is None or target.timestamp_ms > begins or (target.exact and target > place)
     return target > place
 
 
 def passed(place: Position, arrival_ms: int | None, target: Position, note: str) -> Gap:
     """The gap that stands for it, accepted by who did it; ``note`` says who, when and why."""
     begins = arrival_ms if place.timestamp_ms is None else place.timestamp_ms
-    ends = target.timestamp_ms if target.kind is Kind.AT_TIMESTAMP else None
-    return Gap(place, None, begins, ends, PASSED_OVER, note, until=target)
+    return Gap(place, None, begins, target.timestamp_ms, PASSED_OVER, note, until=target)
 
 
 def left_of(skipped: Sequence[Gap], target: Position) -> tuple[Gap, ...]:

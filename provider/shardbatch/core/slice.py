@@ -124,10 +124,11 @@ class Slice:
 
     ``until`` is ``SHARD_END`` when the shard has ended; ``last`` is the last record read, if any. ``raw_bytes``
     counts the records' data, not the files. ``caught_up_ms`` is when the read stood at the shard's tip, if it did; of
-    a shard that has ended, when a read last did while it was open. ``first_arrival_ms`` and ``last_arrival_ms`` are the
-    first and the last record's, ``min_arrival_ms`` and ``max_arrival_ms`` the least and the greatest of all. ``gaps``
-    are in the order of their places; the first may lie before ``after``, where a person moved the checkpoint on.
-    ``waiting`` is what the service's limits cost the read.
+    a shard that has ended, when a read last did while it was open. ``tip_ms`` is an instant by the stream's own clock
+    before which all that arrived had been read, if the read stood at the tip (PROTOCOL C2). ``first_arrival_ms`` and
+    ``last_arrival_ms`` are the first and the last record's, ``min_arrival_ms`` and ``max_arrival_ms`` the least and the
+    greatest of all. ``gaps`` are in the order of their places; the first may lie before ``after``, where a person moved
+    the checkpoint on. ``waiting`` is what the service's limits cost the read.
     """
 
     shard_id: str
@@ -148,6 +149,7 @@ class Slice:
     min_arrival_ms: int | None = None
     max_arrival_ms: int | None = None
     waiting: Waiting = NO_WAITING
+    tip_ms: int | None = None
 
     @property
     def empty(self) -> bool:
@@ -169,6 +171,7 @@ class Slice:
             gaps=_in_a_row(self.gaps, more.gaps),
             oddities=self.oddities + more.oddities,
             waiting=self.waiting + more.waiting,
+            tip_ms=max(_known(self.tip_ms, more.tip_ms), default=None),
             min_arrival_ms=min(_known(self.min_arrival_ms, more.min_arrival_ms), default=None),
             max_arrival_ms=max(_known(self.max_arrival_ms, more.max_arrival_ms), default=None),
         )
@@ -195,6 +198,7 @@ class Slice:
             "min_arrival_ms": self.min_arrival_ms,
             "max_arrival_ms": self.max_arrival_ms,
             "waiting": self.waiting.to_json(),
+            **({} if self.tip_ms is None else {"tip_ms": self.tip_ms}),
         }
 
     @classmethod
@@ -219,6 +223,7 @@ class Slice:
             min_arrival_ms=value.get("min_arrival_ms"),
             max_arrival_ms=value.get("max_arrival_ms"),
             waiting=Waiting.from_json(value.get("waiting") or {}),
+            tip_ms=value.get("tip_ms"),
         )
 
     def dumps(self) -> str:

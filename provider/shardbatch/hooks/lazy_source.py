@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shardbatch.core.ports import Capabilities, Page, Source, Words
+    from shardbatch.core.ports import Capabilities, Page, Source
     from shardbatch.core.position import Position
     from shardbatch.core.shard import Shard
+    from shardbatch.core.words import Words
 
 
 class LazySource:

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.arns import region_for, require_one_region
@@ -70,6 +71,10 @@ class DynamoDBLeases:
             region_name=None if self.region_name is None else render(self.region_name),
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON, for :func:`leases_from`."""
+        return {"kind": "dynamodb", **asdict(self)}
+
     def shared(self) -> bool:
         """Whether several Airflow deployments may use this store."""
         return True
@@ -108,6 +113,10 @@ class SQLLeases:
         """With its templates rendered."""
         return replace(self, conn_id=render(self.conn_id))
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON, for :func:`leases_from`."""
+        return {"kind": "sql", **asdict(self)}
+
     def shared(self) -> bool:
         """Whether several Airflow deployments may use this store: true for every store except a SQLite file.
 
@@ -138,3 +147,33 @@ class SQLLeases:
 
 
 Leases: TypeAlias = DynamoDBLeases | SQLLeases
+
+
+def leases_from(value: Mapping[str, Any]) -> Leases:
+    """The lease store of plain JSON.
+
+    :raises ConfigurationError: for a kind that this version does not know.
+    """
+    kinds: Mapping[str, type[Leases]] = {"dynamodb": DynamoDBLeases, "sql": SQLLeases}
+    kind = kinds.get(str(value.get("kind")))
+    if kind is None:
+        raise ConfigurationError(
+            f"No lease store of this version is {value.get('kind')!r}.",
+            remedy="Use the same version of airflow-provider-shardbatch on workers and triggerers.",
+        )
+    return kind(**{name: item for name, item in value.items() if name != "kind"})
+
+
+@contextmanager
+def existing_store(leases: Leases) -> Iterator[LeaseStore]:
+    """The store for one who looks, or changes rows that are there: no table is made. It is closed at the end.
+
+    :raises ConfigurationError: if the connection or a library is missing.
+    :raises StoreNotFound: if the store has no tables.
+    """
+    store = replace(leases, create=False).open()
+    try:
+        store.prepare()
+        yield store
+    finally:
+        store.close()

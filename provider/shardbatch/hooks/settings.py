@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from urllib.parse import parse_qsl, urlsplit
 
 from airflow.sdk.configuration import conf
 
+from shardbatch.core.archive import archive_days
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import DynamoDBLeases, Leases, SQLLeases
 from shardbatch.hooks.renamed import by_new_names
@@ -42,6 +44,14 @@ def seconds_setting(name: str) -> float:
             f"Airflow's setting [shardbatch] {name} = {text!r} is not a time.", remedy="Give seconds, 1 to 3600."
         )
     return seconds
+
+
+def archive_setting() -> timedelta:
+    """How long the slices of a committed batch are kept, where a clean-up does not name it.
+
+    :raises ConfigurationError: if the setting does not give days, 0 to 36500.
+    """
+    return archive_days(setting("archive_for"), "Airflow's setting [shardbatch] archive_for")
 
 
 def deployment_id(leases: Leases) -> str:

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, Kind, Position
-from shardbatch.core.shard import KeyRange, Shard, generations
+from shardbatch.core.shard import KeyRange, Shard
+from shardbatch.core.taken import Lines, Taken, unseen, youngest_first
 from shardbatch.errors import ConfigurationError
+
+_PASSED = "KCL has leases of its descendants only: it has read it, or never wanted it"
+_FRESH = "KCL has no lease of it yet: from its oldest record on"
 
 
 @dataclass(frozen=True)
@@ -74,26 +77,6 @@ class KclLeases(Protocol):
         """Give back connections."""
 
 
-@dataclass(frozen=True)
-class Taken:
-    """What becomes of a shard: its place and what it means, or ``refused``, why nothing can become of it.
-
-    ``unseen``: KCL never began it, and its first records may have expired.
-    """
-
-    shard: Shard
-    position: Position
-    meaning: str
-    owner: str = ""
-    refused: str = ""
-    unseen: bool = False
-
-    @property
-    def completed(self) -> bool:
-        """Whether nothing of it is left to read."""
-        return self.position.kind is Kind.SHARD_END
-
-
 def of_stream(found: Iterable[KclLease], identity: str) -> list[KclLease]:
     """The leases of one stream among those of a table.
 
@@ -149,27 +132,15 @@ def plan_import(found: Sequence[KclLease], listing: Sequence[Shard], start: Posi
             remedy="Check the table and the stream; if all those shards have expired, begin at TRIM_HORIZON instead.",
         )
     shards = _lineage(held, listed)
-    lines = _Lines(shards, held)
-    depth = generations({shard.shard_id: shard.parent_shard_ids for shard in shards.values()})
-    order = sorted(shards, key=lambda name: (-depth[name], name))
+    unfinished = {name for name, lease in held.items() if lease.checkpoint != "SHARD_END"}
+    lines = Lines(shards, held, unfinished)
     places = [
-        _leased(held[name], shards[name], name in listed, start) if name in held else lines.unleased(shards[name])
-        for name in order
+        _leased(held[name], shards[name], name in listed, start)
+        if name in held
+        else lines.unkept(shards[name], passed=_PASSED, fresh=_FRESH)
+        for name in youngest_first(shards)
     ]
-    return [_marked(taken) if _unseen(taken, held, listed) else taken for taken in places]
-
-
-def _unseen(taken: Taken, held: Mapping[str, KclLease], listed: Mapping[str, Shard]) -> bool:
-    """Whether records of a shard that KCL never began may have expired: a shard is as old as the end of its parents,
-    and those that KCL knew have left the listing, as a shard does when its last record expires."""
-    parents = taken.shard.parent_shard_ids
-    begins = taken.position == TRIM_HORIZON and taken.shard.shard_id in listed and not taken.refused
-    return begins and any(parent in held for parent in parents) and not any(parent in listed for parent in parents)
-
-
-def _marked(taken: Taken) -> Taken:
-    meaning = taken.meaning + "; its parents have left the stream, so some of it may have too, which becomes a gap"
-    return replace(taken, meaning=meaning, unseen=True)
+    return [taken.marked_unseen() if unseen(taken, held, listed) else taken for taken in places]
 
 
 def _lineage(held: Mapping[str, KclLease], listed: Mapping[str, Shard]) -> dict[str, Shard]:
@@ -187,39 +158,6 @@ def _lineage(held: Mapping[str, KclLease], listed: Mapping[str, Shard]) -> dict[
             if child in parents:
                 parents[child][name] = None
     return {name: replace(shard, parent_shard_ids=tuple(parents[name])) for name, shard in shards.items()}
-
-
-class _Lines:
-    """Who descends from whom, for the shards without a lease."""
-
-    def __init__(self, shards: Mapping[str, Shard], held: Mapping[str, KclLease]) -> None:
-        self._parents = {name: shard.parent_shard_ids for name, shard in shards.items()}
-        children: dict[str, list[str]] = {name: [] for name in shards}
-        for name, parents in self._parents.items():
-            for parent in parents:
-                if parent in children:
-                    children[parent].append(name)
-        unfinished = {name for name, lease in held.items() if lease.checkpoint != "SHARD_END"}
-        self._above = _reached(held, self._parents)
-        self._below_unfinished = _reached(unfinished, children)
-
-    def unleased(self, shard: Shard) -> Taken:
-        """What becomes of a listed shard that KCL has no lease of."""
-        if shard.shard_id in self._above and shard.shard_id not in self._below_unfinished:
-            return Taken(shard, SHARD_END, "KCL has leases of its descendants only: it has read it, or never wanted it")
-        return Taken(shard, TRIM_HORIZON, "KCL has no lease of it yet: from its oldest record on")
-
-
-def _reached(roots: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
-    """All that the edges lead to from some shards, those themselves left out unless an edge leads back to them."""
-    found: set[str] = set()
-    todo = deque(roots)
-    while todo:
-        for name in edges.get(todo.popleft(), ()):
-            if name not in found:
-                found.add(name)
-                todo.append(name)
-    return found
 
 
 def _leased(lease: KclLease, shard: Shard, listed: bool, start: Position | None) -> Taken:

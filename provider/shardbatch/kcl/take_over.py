@@ -1,27 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Import: the leases of a Kinesis Client Library (KCL) application become those of one of ours (PROTOCOL D8, L1).
 
-The application's row comes first and says that it is being imported, so that nothing is claimed before every lease is
-there and KCL was seen to stand still to the last. One that died half-way is finished by another.
+Nothing can be claimed before every lease is there and KCL was seen to stand still to the last.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 
-from shardbatch.control.action import TRIES, Action, Done
-from shardbatch.core import lease as leases
-from shardbatch.core.application import Application
-from shardbatch.core.lease import Lease
+from shardbatch.control.action import Action, Done
+from shardbatch.control.import_leases import Import, import_leases
 from shardbatch.core.ports import Say, Source
-from shardbatch.core.position import TRIM_HORIZON, Position
-from shardbatch.errors import ConfigurationError, LeaseLost, WorkersAlive
-from shardbatch.kcl.lease import KclLease, KclLeases, Taken, of_stream, plan_import
-from shardbatch.run.consumer import first_count
-from shardbatch.run.enrol import check
+from shardbatch.core.position import Position
+from shardbatch.errors import ConfigurationError, WorkersAlive
+from shardbatch.kcl.lease import KclLease, KclLeases, of_stream, plan_import
 
 log = logging.getLogger("shardbatch")
 
@@ -52,26 +46,22 @@ def import_kcl(
     :raises ConfigurationError: if the application has leases of its own, the table is not KCL's or is of another
         stream, the start is a record, the time is not above zero, or the reason is empty.
     """
-    store, dry_run = action.store, action.dry_run
     action.require_reason()
     _require_choice(start, watched)
     identity = source.identity()
     seen = of_stream(kcl.leases(), identity)
-    plan = plan_import(seen, source.list_shards(), start)
-    if not dry_run:
-        store.prepare()
-    application = None if dry_run and store.pending() else action.application()
-    if application is not None:
-        check(application, identity)
-        if application.importing is None:
-            return _same(action, plan)
-    told = _preview(action, plan, identity)
-    if dry_run:
-        return told
-    if any(item.result == "left" for item in told):
-        return tuple(item for item in told if item.result == "left")
-    _watch(action, kcl, seen, identity, watched, say)
-    return _write(action, plan, kcl, seen, identity)
+    return import_leases(
+        action,
+        Import(
+            identity=identity,
+            plan=plan_import(seen, source.list_shards(), start),
+            text=f"{len(seen)} leases of the KCL table {kcl.name}",
+            where="KCL",
+            clock_ms=source.clock_ms,
+            before=lambda: _watch(action, kcl, seen, identity, watched, say),
+            last=lambda: _require_still(kcl, seen, identity),  # a worker may have come to life meanwhile
+        ),
+    )
 
 
 def _require_choice(start: Position | None, watched: timedelta) -> None:
@@ -84,38 +74,6 @@ def _require_choice(start: Position | None, watched: timedelta) -> None:
         raise ConfigurationError(
             "KCL's leases would not be watched at all.", remedy="Give more than twice its failover time, in seconds."
         )
-
-
-def _preview(action: Action, plan: Sequence[Taken], identity: str) -> tuple[Done, ...]:
-    effect = f"reads {identity}; {len(plan)} shards, {sum(t.completed for t in plan)} of them completed"
-    told = [Done("application", str(action.namespace), "", "would import", effect=effect)]
-    for taken in plan:
-        told.append(_told(taken, "left", taken.refused) if taken.refused else _told(taken, "would import"))
-    return tuple(told)
-
-
-def _told(taken: Taken, result: str, why: str = "") -> Done:
-    return Done("lease", taken.shard.shard_id, taken.owner, result, why, "" if why else taken.meaning)
-
-
-def _same(action: Action, plan: Sequence[Taken]) -> tuple[Done, ...]:
-    """What was imported already and stands as it was.
-
-    :raises ConfigurationError: if a shard of the import stands elsewhere, or has no lease.
-    """
-    rows = {row.shard_id: row for row in action.leases()}
-    if any(not _stands(rows.get(taken.shard.shard_id), taken) for taken in plan):
-        raise ConfigurationError(
-            f"The application {action.namespace} is there already and does not stand where KCL does.",
-            remedy="Import into another app_name; 'airflow shardbatch shards' shows what this one has.",
-        )
-    return tuple(_told(taken, "already") for taken in plan)
-
-
-def _stands(row: Lease | None, taken: Taken) -> bool:
-    if taken.refused:
-        return row is not None  # an earlier call was told where it begins
-    return row is not None and (row.checkpoint, row.completed) == (taken.position, taken.completed)
 
 
 def _watch(
@@ -144,50 +102,3 @@ def _require_still(kcl: KclLeases, seen: Sequence[KclLease], identity: str) -> N
         assert found is not None
         what = "was written by" if old and new else "was made by" if new else "was removed, last held by"
         raise WorkersAlive("KCL's lease {} {} {} while it was looked at.".format(key, what, found.owner or "no owner"))
-
-
-def _write(
-    action: Action, plan: Sequence[Taken], kcl: KclLeases, seen: Sequence[KclLease], identity: str
-) -> tuple[Done, ...]:
-    text = f"{len(seen)} leases of the KCL table {kcl.name}"
-    note = action.note(text)
-    row = _begin(action, identity, replace(action, verb=replace(action.verb, past="began to import")).note(text))
-    rows = {lease.shard_id: lease for lease in action.leases()}
-    told = [_bring(action, taken, rows.get(taken.shard.shard_id), note) for taken in plan]
-    if any(item.result == "left" for item in told):
-        return tuple(told)
-    _require_still(kcl, seen, identity)  # a worker may have come to life meanwhile
-    while row.importing is not None and not action.store.replace(row, row.imported(note)):
-        row = action.expect_application()
-    return (Done("application", str(action.namespace), "", "imported", effect=f"reads {identity}"), *told)
-
-
-def _begin(action: Action, identity: str, note: str) -> Application:
-    """The application's row, from now on being imported.
-
-    :raises LeaseLost: if a run made it just now.
-    """
-    fresh = Application(action.namespace, identity, TRIM_HORIZON, first_count(), last_action=note, importing=note)
-    if action.store.create(fresh):
-        return fresh
-    row = action.expect_application()
-    if row.importing is None:
-        raise LeaseLost(f"The application {action.namespace} was made by another just now.")
-    return row
-
-
-def _bring(action: Action, taken: Taken, row: Lease | None, note: str) -> Done:
-    """Make one lease; one that an earlier import left, before KCL moved on, is made anew."""
-    fresh = leases.add_imported(
-        action.namespace, taken.shard, taken.position, first_count(), action.now_ms(), note, unseen=taken.unseen
-    )
-    for _ in range(TRIES):
-        if _stands(row, taken):
-            return _told(taken, "imported" if row is fresh else "already")
-        if row is not None and (row.lease_owner or row.landed or row.batch_id):
-            return _told(taken, "left", "a run has it already")
-        if row is None or action.store.delete(row):
-            row = fresh if action.store.create(fresh) else action.lease(taken.shard.shard_id)
-        else:
-            row = action.lease(taken.shard.shard_id)
-    return _told(taken, "left", "another import writes it all the time")

@@ -13,6 +13,7 @@ from shardbatch.core.position import Position
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError, StagingError, StagingMissing
 from shardbatch.landing import layout
+from shardbatch.landing.cleaning import StagingCleaner
 from shardbatch.landing.files import Files, explained
 from shardbatch.landing.location import joined, locate
 from shardbatch.landing.roots import OutputRoots
@@ -69,6 +70,7 @@ class StagingArea(StartMarks):
         filesystem = filesystem or pafs.LocalFileSystem()
         super().__init__(Files(filesystem, private), (root or location.path).rstrip("/"))
         self.outputs = OutputRoots(Files(filesystem), location.kind, filesystems or {}, self.uri)
+        self.cleaner = StagingCleaner(self._files, self.root, self.outputs.seen)
         self._compression = compression
         self._sizes = sizes
 
@@ -91,10 +93,10 @@ class StagingArea(StartMarks):
                 f"The staging folder {self.uri} does not exist, nor does the folder that it should stand in."
             )
 
-    def slice(self, namespace: Namespace, shard_id: str, after: Position) -> ParquetSliceWriter:
-        """A writer of a new slice in a folder of its own."""
+    def slice(self, namespace: Namespace, shard_id: str, after: Position, tenure: int) -> ParquetSliceWriter:
+        """A writer of a new slice in a folder of its own, whose name tells the tenure of the lease."""
         self._require_root()
-        folder = layout.slice_folder(namespace, shard_id, after, secrets.token_hex(8))
+        folder = layout.slice_folder(namespace, shard_id, after, tenure, secrets.token_hex(8))
         return ParquetSliceWriter(
             self._files, self.root, folder, shard_id, compression=self._compression, sizes=self._sizes
         )

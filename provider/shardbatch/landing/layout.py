@@ -3,9 +3,10 @@
 
 ::
 
-    <staging>/<app>/<stream>/slices/<shard>/<after>-<unique>/part-NNNNN.parquet
+    <staging>/<app>/<stream>/slices/<shard>/<after>-t<tenure>-<unique>/part-NNNNN.parquet
     <staging>/<app>/<stream>/batches/<batch_id>/manifest.json
                                                /attempts/<attempt>
+                                               /attempts/retired
                                                /works/<work>/begun/<attempt>-<start_id>/begun.json
                                                /works/<work>/done/<attempt>-<start_id>/start.json
                                                /works/<work>/ended/<attempt>-<try>-<unique>.json
@@ -13,7 +14,8 @@
     <output>/_shardbatch/<batch_id>.<decided>.json
     <output>/_shardbatch/sums/<number>-<unique>.json
 
-Paths are never parsed back, but for the names of markers, starts and end records, which begin or end with numbers.
+Paths are never parsed back, but for the names of markers, starts and end records, which begin or end with numbers; and,
+by clean-up, those of the folders that it lists.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from shardbatch.core.position import Kind, Position
+from shardbatch.core.position import Kind, Position, after, at_timestamp
 from shardbatch.core.rows import Namespace
 
 #: Folder of the committed markers below an output root; the leading underscore hides it from Spark.
@@ -31,12 +33,18 @@ SUMS = "sums"
 MANIFEST = "manifest.json"
 #: Folders beside a manifest: of all works; of one, what its starts and its tries left.
 WORKS, BEGUN, DONE, ENDED = "works", "begun", "done", "ended"
+#: Beside the numbers of attempts: clean-up removes the batch's files.
+RETIRED = "retired"
 #: Instead of a work's name; no name can be quoted so.
 UNNAMED = "~"
 #: Characters of a text that stand in a name; file systems take 255 bytes, and some of ours get a suffix.
 LONGEST_NAME = 150
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[._]")
+_QUOTED = re.compile(r"(?:~[0-9a-f]{2})+")
+#: The place and, since version 0.2.0, the tenure in the name of a slice's folder.
+_SLICE = re.compile(r"^(?P<place>.+?)(?:-t(?P<tenure>[0-9]+))?-[0-9a-f]{16}$")
+_AFTER = re.compile(r"^(?P<number>[0-9]+)(?:\.(?P<sub>[0-9]+))?(?:@(?P<instant>[0-9]+))?$")
 _MARKER = re.compile(r"^(?P<batch>.+)\.(?P<decided>[0-9]+)\.json$")
 
 
@@ -47,6 +55,17 @@ def quoted(text: str) -> str:
     ``.`` or ``_`` hides a name from Spark, and ``=`` looks like a partition.
     """
     return _UNSAFE.sub(lambda found: "".join(f"~{b:02x}" for b in found.group().encode("utf-8")), text)
+
+
+def unquoted(name: str) -> str:
+    """The text that :func:`quoted` made a name of.
+
+    :raises ValueError: if none was.
+    """
+    text = _QUOTED.sub(lambda found: bytes.fromhex(found.group().replace("~", "")).decode("utf-8"), name)
+    if quoted(text) != name:
+        raise ValueError(f"{name!r} is not a quoted name")
+    return text
 
 
 def place(position: Position) -> str:
@@ -61,9 +80,37 @@ def namespace_folder(namespace: Namespace) -> str:
     return f"{quoted(namespace.app_name)}/{quoted(namespace.stream_name)}"
 
 
-def slice_folder(namespace: Namespace, shard_id: str, after: Position, unique: str) -> str:
-    """The folder of one slice; ``unique`` tells apart the tries of one read."""
-    return f"{namespace_folder(namespace)}/slices/{quoted(shard_id)}/{place(after)}-{unique}"
+def slice_folder(namespace: Namespace, shard_id: str, begins: Position, tenure: int, unique: str) -> str:
+    """The folder of one slice that was read in a tenure of its lease; ``unique`` tells apart the tries of one read."""
+    return f"{slices_folder(namespace)}/{quoted(shard_id)}/{place(begins)}-t{tenure}-{unique}"
+
+
+def slices_folder(namespace: Namespace) -> str:
+    """The folder of all slices of an application, shard by shard."""
+    return f"{namespace_folder(namespace)}/slices"
+
+
+def slice_of(name: str) -> tuple[Position, int | None] | None:
+    """The checkpoint and the tenure in the name of a slice's folder; the tenure ``None`` for one of version 0.1.0, and
+    ``None`` for a name that is not a slice's."""
+    found = _SLICE.match(name)
+    if found is None:
+        return None
+    try:
+        position = _position(unquoted(found.group("place")))
+    except ValueError:
+        return None
+    return position, int(found.group("tenure")) if found.group("tenure") else None
+
+
+def _position(text: str) -> Position:
+    if text.startswith("AT_TIMESTAMP-"):
+        return at_timestamp(int(text.partition("-")[2]))
+    found = _AFTER.match(text)
+    if found is None:
+        return Position.parse(text)
+    sub, instant = found.group("sub"), found.group("instant")
+    return after(found.group("number"), int(sub or 0), int(instant) if instant else None)
 
 
 def part(number: int) -> str:
@@ -71,9 +118,14 @@ def part(number: int) -> str:
     return f"part-{number:05d}.parquet"
 
 
+def batches_folder(namespace: Namespace) -> str:
+    """The folder of the documents of all batches."""
+    return f"{namespace_folder(namespace)}/batches"
+
+
 def batch_folder(namespace: Namespace, batch_id: str) -> str:
     """The folder of a batch's documents."""
-    return f"{namespace_folder(namespace)}/batches/{quoted(batch_id)}"
+    return f"{batches_folder(namespace)}/{quoted(batch_id)}"
 
 
 def manifest_path(namespace: Namespace, batch_id: str) -> str:
@@ -81,9 +133,14 @@ def manifest_path(namespace: Namespace, batch_id: str) -> str:
     return f"{batch_folder(namespace, batch_id)}/{MANIFEST}"
 
 
+def attempts_folder(namespace: Namespace, batch_id: str) -> str:
+    """The folder of the numbers of a batch's attempts."""
+    return f"{batch_folder(namespace, batch_id)}/attempts"
+
+
 def attempt_path(namespace: Namespace, batch_id: str, attempt: int) -> str:
     """The file that freeze leaves for every attempt it opens; ``batch.check()`` looks at their names."""
-    return f"{batch_folder(namespace, batch_id)}/attempts/{attempt}"
+    return f"{attempts_folder(namespace, batch_id)}/{attempt}"
 
 
 def starts_folder(namespace: Namespace, batch_id: str) -> str:
@@ -131,9 +188,22 @@ def staging_of(manifest_uri: str, namespace: Namespace, batch_id: str) -> str | 
     return manifest_uri[: -len(tail)] if manifest_uri.endswith(tail) else None
 
 
+def batch_output(batch_id: str) -> str:
+    """The folder of all starts of a batch, relative to the output root."""
+    return f"batch_id={quoted(batch_id)}"
+
+
 def output_folder(batch_id: str, start_id: str) -> str:
     """The folder of a start's data, relative to the output root."""
-    return f"batch_id={quoted(batch_id)}/start={quoted(start_id)}"
+    return f"{batch_output(batch_id)}/start={quoted(start_id)}"
+
+
+def start_of(name: str) -> str | None:
+    """The id of a start in the name of its folder; ``None`` for another name."""
+    try:
+        return unquoted(name[len("start=") :]) if name.startswith("start=") else None
+    except ValueError:
+        return None
 
 
 def marker_name(batch_id: str, decided: int) -> str:

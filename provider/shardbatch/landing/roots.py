@@ -59,7 +59,7 @@ class OutputRoots:
         :raises StagingError: if the root cannot be reached or written to, or if a folder is not seen.
         :raises OutputTaken: if the root is another application's.
         """
-        files, path = self._reach(root)
+        files, path = self.reach(root)
         self._see(files, path, root, folders)
         known = self._holders(files, path)
         _refuse(known, root_owner.other_application(known, app, shared=shared), root, app)
@@ -72,7 +72,7 @@ class OutputRoots:
 
         :raises StagingError: if the root cannot be reached, or if a marker of this name names other starts.
         """
-        files, path = self._reach(root)
+        files, path = self.reach(root)
         self._see(files, path, root)
         told = replace(decision, starts=tuple(sorted(decision.starts)))
         name = joined(path, layout.MARKERS, layout.marker_name(told.batch_id, told.decided))
@@ -89,7 +89,7 @@ class OutputRoots:
 
         It only makes readers quicker: what goes wrong is logged.
         """
-        files, path = self._reach(root)
+        files, path = self.reach(root)
         return sum_markers(files, path) is not None
 
     def sum_now(self, root: str) -> int | None:
@@ -98,7 +98,7 @@ class OutputRoots:
 
         :raises StagingError: if the root cannot be reached, read or written to.
         """
-        files, path = self._reach(root)
+        files, path = self.reach(root)
         self._see(files, path, root)
         _probe(files, joined(path, layout.MARKERS), root)
         return sum_markers(files, path, least=1)
@@ -108,7 +108,7 @@ class OutputRoots:
 
         :raises StagingError: if the root cannot be reached or read.
         """
-        files, path = self._reach(root)
+        files, path = self.reach(root)
         self._see(files, path, root)
         return {entry.decision.batch_id: entry.decision.decided for entry in markers.told(files, path).entries.values()}
 
@@ -117,7 +117,7 @@ class OutputRoots:
 
         :raises StagingError: if the root cannot be reached.
         """
-        files, path = self._reach(root)
+        files, path = self.reach(root)
         self._see(files, path, root)
         return self._holders(files, path)
 
@@ -127,7 +127,7 @@ class OutputRoots:
         :raises StagingError: if the root cannot be reached or written to.
         :raises OutputTaken: if another process claims that epoch at this moment; nothing stays of this claim.
         """
-        files, path = self._reach(root)
+        files, path = self.reach(root)
         self._see(files, path, root)
         _probe(files, joined(path, layout.MARKERS), root)
         epoch = 1 + max([1, *(holder.epoch for holder in self._holders(files, path))])
@@ -141,12 +141,12 @@ class OutputRoots:
 
     def finish_change(self, root: str, change: RootChange) -> None:
         """The root is the application's, and no other's."""
-        files, path = self._reach(root)
+        files, path = self.reach(root)
         self._write_owner(files, path, Holder(change.app, change.epoch, shared=False, owns=True))
 
     def withdraw_change(self, root: str, change: RootChange) -> None:
         """The owner stays the one that it was."""
-        files, _ = self._reach(root)
+        files, _ = self.reach(root)
         files.delete(change.claim)
 
     def _claim(self, files: Files, path: str, root: str, holder: Holder, known: Sequence[Holder]) -> None:
@@ -200,7 +200,16 @@ class OutputRoots:
                 remedy=f"{_SHARE} If it is gone for good, 'airflow shardbatch forget-root' takes it out of the rows.",
             )
 
-    def _reach(self, root: str) -> tuple[Files, str]:
+    def seen(self, root: str) -> tuple[Files, str]:
+        """As :meth:`reach`, of a root that is there.
+
+        :raises StagingError: if it is out of reach.
+        """
+        files, path = self.reach(root)
+        self._see(files, path, root)
+        return files, path
+
+    def reach(self, root: str) -> tuple[Files, str]:
         """The files of a root's file system, and its path there."""
         found = hadoop_form(root)
         if found.kind == self._kind:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.fs as pafs
+from botocore import exceptions as failed
 
 from shardbatch.errors import ConfigurationError
-from shardbatch.landing.s3_errors import S3Error, told
+from shardbatch.landing.s3_errors import S3Denied, S3Error, code_of, told
 from shardbatch.landing.s3_streams import Object, Upload
 
 #: Calls that are on their way at once, for all streams and lists of one file system.
@@ -140,6 +142,36 @@ class S3Handler(pafs.FileSystemHandler):  # type: ignore[misc]
         if upload is not None:
             upload.abandon()
 
+    def uploads(self, folder: str) -> list[tuple[str, str, int]]:
+        """The uploads of objects below a folder that were begun and not completed: path, id and bytes of each."""
+        bucket, key = _split(folder)
+        asked: dict[str, Any] = {"Bucket": bucket, "Prefix": key + "/", **self._extra("ListMultipartUploads")}
+        found: list[tuple[str, str]] = []
+        while True:
+            with _granted(), told(self.client, folder):
+                page = self.client.list_multipart_uploads(**asked)
+            found += [(one["Key"], one["UploadId"]) for one in page.get("Uploads", ())]
+            if not page.get("IsTruncated"):
+                break
+            asked.update(KeyMarker=page["NextKeyMarker"], UploadIdMarker=page["NextUploadIdMarker"])
+        sizes = self._pool.map(lambda one: self._size_of(bucket, *one), found)
+        return [(f"{bucket}/{name}", upload_id, size) for (name, upload_id), size in zip(found, sizes)]
+
+    def abort_upload(self, path: str, upload_id: str) -> None:
+        """Drop the parts of an upload; one that is completed or gone is passed over."""
+        bucket, key = _split(path)
+        with told(self.client, path), _or_over():
+            self.client.abort_multipart_upload(
+                Bucket=bucket, Key=key, UploadId=upload_id, **self._extra("AbortMultipartUpload")
+            )
+
+    def _size_of(self, bucket: str, key: str, upload_id: str) -> int:
+        """The bytes of an upload's first thousand parts, of which few have more; none if it is over by now."""
+        with _granted(), told(self.client, f"{bucket}/{key}"), _or_over():
+            found = self.client.list_parts(Bucket=bucket, Key=key, UploadId=upload_id, **self._extra("ListParts"))
+            return sum(part["Size"] for part in found.get("Parts", ()))
+        return 0
+
     def create_dir(self, path: str, recursive: bool) -> None:
         """Nothing: there are no folders."""
 
@@ -211,6 +243,29 @@ class S3Handler(pafs.FileSystemHandler):  # type: ignore[misc]
             shape = self.client.meta.service_model.operation_model(operation).input_shape
             self._takes[operation] = frozenset(shape.members)
         return {name: value for name, value in self._given.items() if name in self._takes[operation]}
+
+
+@contextmanager
+def _granted() -> Iterator[None]:
+    """A refusal names what only clean-up needs."""
+    try:
+        yield
+    except S3Denied as error:
+        error.remedy = (
+            "Allow s3:ListBucketMultipartUploads on the bucket and s3:ListMultipartUploadParts on what is below the "
+            "staging folder (docs/iam.md, Clean-up)."
+        )
+        raise
+
+
+@contextmanager
+def _or_over() -> Iterator[None]:
+    """An upload that was completed or aborted meanwhile is passed over."""
+    try:
+        yield
+    except failed.ClientError as error:
+        if code_of(error) != "NoSuchUpload":
+            raise
 
 
 def _split(path: str) -> tuple[str, str]:

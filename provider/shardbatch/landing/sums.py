@@ -6,8 +6,9 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
+from shardbatch.core.archive import READER_GRACE
 from shardbatch.core.sums import GUARD, GUARD_TEXT, Entry, Sum, sum_name, sum_number
 from shardbatch.errors import StagingError, UnsupportedSchema
 from shardbatch.landing import layout
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 LEAST = 64
 #: How long a sum stands before what it covers may go: longer than the longest plan of a reader and than the longest
 #: hang of a commit between its look at the folders and its marker.
-GRACE = timedelta(days=7)
+GRACE = READER_GRACE
 #: So many files are removed at once at most; the rest goes with the next sums.
 SWEPT_AT_ONCE = 1000
 #: A marker this much older than the newest sum is taken for one that it covers, without reading it.
@@ -82,11 +83,32 @@ def _summed(files: Files, root: str, least: int, grace: timedelta, now: Callable
     return count
 
 
-def _sweep(files: Files, root: str, sums: Times, before: datetime) -> None:
-    """Remove the markers that a sum from before that time covers, and the sums that it names as read."""
+def sweep_markers(files: Files, root: str, *, dry_run: bool, grace: timedelta = GRACE) -> int:
+    """Remove what a sum covers that has stood for the grace, by the store's own times, without writing a sum.
+
+    :param dry_run: remove nothing. Then this machine's clock counts, since the store's is known of a new file only.
+    :return: how many markers and sums went, or would go.
+    """
+    sums = _sums_of(files, root)
+    if not sums:
+        return 0
+    moment: datetime | None = datetime.now(timezone.utc)
+    if not dry_run:
+        probe = ".probe-" + secrets.token_hex(6)
+        files.write(joined(sums_folder(root), probe), b"shardbatch\n")
+        moment = files.listed(sums_folder(root)).get(probe)
+        files.remove([joined(sums_folder(root), probe)])
+    try:
+        return 0 if moment is None else _sweep(files, root, sums, moment - grace, dry_run=dry_run)
+    except Gone:
+        return 0  # another sweep is at work
+
+
+def _sweep(files: Files, root: str, sums: Times, before: datetime, *, dry_run: bool = False) -> int:
+    """Remove the markers that a sum from before that time covers, and the sums that it names as read; how many."""
     old = [name for name, written in sums.items() if written is not None and written < before]
     if not old:
-        return
+        return 0
     newest = max(old, key=lambda name: (sum_number(name) or 0, name))
     (one, *_) = read_sums(files, root, [newest])
     covered = covered_by([one])
@@ -97,11 +119,12 @@ def _sweep(files: Files, root: str, sums: Times, before: datetime) -> None:
         parsed = layout.marker(name) if name != GUARD else None
         if parsed is not None and parsed[1] <= covered.get(parsed[0], -1):
             paths.append(joined(folder, name))
-    if not paths:
-        return
+    if dry_run or not paths:
+        return len(paths[:SWEPT_AT_ONCE])
     files.create(joined(folder, GUARD), GUARD_TEXT.encode("ascii"))
     files.remove(paths[:SWEPT_AT_ONCE])
     log.info("Removed %d markers and sums of %s that %s covers.", len(paths[:SWEPT_AT_ONCE]), root, newest)
+    return len(paths[:SWEPT_AT_ONCE])
 
 
 def _sums_of(files: Files, root: str) -> dict[str, datetime | None]:

@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from email.utils import formatdate
 from http import HTTPStatus
 from itertools import count
 from typing import Protocol, cast
@@ -75,10 +76,16 @@ class HttpReply:
 
 
 class Connection(asyncio.Protocol):
-    """One connection: requests are answered one after the other."""
+    """One connection: requests are answered one after the other.
 
-    def __init__(self, handle: Callable[[HttpRequest], HttpReply], connections: set[Connection]) -> None:
+    :param now: seconds since the epoch, for the ``Date`` of answers
+    """
+
+    def __init__(
+        self, handle: Callable[[HttpRequest], HttpReply], now: Callable[[], float], connections: set[Connection]
+    ) -> None:
         self._handle = handle
+        self._now = now
         self._connections = connections
         self._buffer = bytearray()
         self._head: tuple[str, str, dict[str, str], int] | None = None
@@ -186,6 +193,7 @@ class Connection(asyncio.Protocol):
         length = f"Content-Length: {len(reply.body)}" if reply.events is None else "Transfer-Encoding: chunked"
         head = (
             f"HTTP/1.1 {reply.status} {_reason(reply.status)}\r\n"
+            f"Date: {formatdate(int(self._now()), usegmt=True)}\r\n"
             f"x-amzn-RequestId: {next(_request_ids):032x}\r\n"
             f"{error}"
             f"Content-Type: {reply.content_type}\r\n"

@@ -107,7 +107,10 @@ class StreamServer:
         try:
             listener = loop.run_until_complete(
                 loop.create_server(
-                    lambda: Connection(self._handle, self._connections), self._host, self._port, backlog=1024
+                    lambda: Connection(self._handle, self.clock.now, self._connections),
+                    self._host,
+                    self._port,
+                    backlog=1024,
                 )
             )
         except BaseException:

@@ -54,6 +54,10 @@ class ActionOperator(RendersOnce):
     """
 
     verb: ClassVar[str]
+    red = (
+        "Its log names each row and, if it was left as it was, why. What is done stays done: once the reason is gone, "
+        "clear this task, and it does the rest."
+    )
     template_fields: Sequence[str] = ("app_name", "stream", "leases", "staging", "reason", "preview")
     ui_color = "#f4e9d8"
 

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from shardbatch.hooks.renamed import renamed
 from shardbatch.operators.come_back import ComesBack
+from shardbatch.operators.step import SUMMARY
 from shardbatch.tasks.liveness import TASK_FINAL, instances, task_states
 
 if TYPE_CHECKING:
@@ -31,12 +32,17 @@ class ClaimOperator(ComesBack):
     Its output is a list of small entries ``{"group", "label"}``, one for each read task. The lease rows say which
     shards a group has. It also pushes ``batch_id`` (a batch to finish instead of reading), ``outcome``, and
     ``claim_id``, which distinguishes this claim from one that the run made before it was cleared. If there is nothing
-    to do, it skips the tasks of ``skips``.
+    to do, it skips the tasks of ``skips``, and says why in the XCom ``summary``.
 
     :param skips: ids of the tasks to skip when there is nothing to do.
     :param freeze_task: id of the freeze task. With it, a claim that a person clears alone takes nothing if the batch
         that its run froze went to another run, because no task would follow the claim.
     """
+
+    red = (
+        "Nothing was read, and no record is lost. The last line of its log says what to do; then clear it with its "
+        "downstream tasks, or let the next run claim."
+    )
 
     def __init__(self, *, skips: Sequence[str] = (), freeze_task: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -56,6 +62,7 @@ class ClaimOperator(ComesBack):
         ti.xcom_push(key="claim_id", value=uuid4().hex)
         if found.outcome.value not in IDLE:
             return [{"group": group.group, "label": group.label} for group in found.groups]
+        ti.xcom_push(key=SUMMARY, value=found.nothing)
         ti.xcom_push(key="return_value", value=[])
         if self.skips:
             raise DownstreamTasksSkipped(tasks=instances(ti.dag_id, ti.run_id, self.skips))

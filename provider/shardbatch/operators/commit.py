@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, BaseOperator
+from airflow.sdk import Asset
 
 from shardbatch.core.owner import Mode
 from shardbatch.core.shortlist import shortened, shortlist
@@ -15,8 +15,9 @@ from shardbatch.core.start import Work
 from shardbatch.errors import GapFound, ShardbatchError, ShardsFailed, WorkFailed
 from shardbatch.hooks.renamed import renamed
 from shardbatch.operators.end_record import works_of
+from shardbatch.operators.explained import Explained
 from shardbatch.operators.failure import final_errors
-from shardbatch.operators.step import Step
+from shardbatch.operators.step import SUMMARY, Step
 from shardbatch.tasks.asset_event import clearing_of, is_out
 from shardbatch.tasks.liveness import TASK_FINAL, task_states
 
@@ -42,7 +43,7 @@ class CommitOperator(Step):
     states, and refuses to commit if one failed, or if there were records and no task succeeded.
 
     Its output is a list of problems that do not undo the commit but must fail the run (for :class:`ReportOperator`).
-    The outcome is the XCom ``committed``.
+    The outcome is the XCom ``committed``, and in one line for people the XCom ``summary``.
 
     :param freeze_task: id of the freeze task whose batch is committed.
     :param work: ids of the work tasks. Only what successful tasks among them wrote is committed. Default: none, which
@@ -54,6 +55,11 @@ class CommitOperator(Step):
     :param idle: those of ``work`` that Airflow never runs; default: none.
     """
 
+    red = (
+        "The last line of its log says why. If a work task is red or skipped, mend that and clear it with its "
+        "downstream tasks: it gets the same records again. Else clear this task; a second try does nothing twice. Do "
+        "not mark it success: no checkpoint would move."
+    )
     ui_color = "#d9f2dd"
 
     def __init__(
@@ -92,6 +98,7 @@ class CommitOperator(Step):
             mode = steps.owner.mode
             sends = self._sends_event(steps, done, clearing_of(context["dag_run"], ti))
         ti.xcom_push(key="committed", value=asdict(done))
+        ti.xcom_push(key=SUMMARY, value=done.summary)
         self._publish(context, {**extra_of(done), "mode": mode}, sends=sends)
         return self._problems(ti)
 
@@ -178,7 +185,7 @@ class CommitOperator(Step):
         return errors, sum(item["failed"] for item in landed)
 
 
-class ReportOperator(BaseOperator):
+class ReportOperator(Explained):
     """Fails the run for problems that a person must see although the batch was committed. Without problems it succeeds.
 
     It is the last task, after commit.
@@ -186,6 +193,11 @@ class ReportOperator(BaseOperator):
     :param problems: commit's output.
     """
 
+    red = (
+        "The batch is committed, and there is nothing to clear. Its log names the shards: the next run reads those "
+        "that could not be read; those that wait after a gap go on after `airflow shardbatch accept-gap`. If commit "
+        "was marked success by hand, clear that with its downstream tasks."
+    )
     template_fields: Sequence[str] = ("problems",)
     ui_color = "#f9e3d3"
 

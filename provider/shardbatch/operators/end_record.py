@@ -20,8 +20,8 @@ from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.renamed import renamed
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import Stream
+from shardbatch.hooks.templates import renderer
 from shardbatch.operators.failure import final_errors
-from shardbatch.operators.rendering import renderer
 from shardbatch.tasks.application import ApplicationSpec
 
 log = logging.getLogger("shardbatch")

@@ -44,6 +44,10 @@ class ReadOperator(Step):
     :param entry: one of claim's entries, ``{"group": …, "label": …}``; templated.
     """
 
+    red = (
+        "What it has landed is kept, and no record is lost. The last line of its log says what to do; then clear it "
+        "with its downstream tasks, and it reads the rest. Or let the next run read on."
+    )
     template_fields: Sequence[str] = (*Step.template_fields, "entry")
 
     def __init__(self, *, entry: Mapping[str, str], map_index_template: str = LABEL, **kwargs: Any) -> None:

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.definitions.context import render_template_to_string
 
 from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.templates import renderer
+from shardbatch.operators.explained import Explained
 from shardbatch.operators.failure import final
 
 if TYPE_CHECKING:
@@ -32,22 +33,6 @@ def place(task: BaseOperator) -> str:
     return f"DAG {task.dag.dag_id!r}, task {task.task_id!r}" if task.has_dag() else f"Task {task.task_id!r}"
 
 
-def renderer(task: BaseOperator, context: Context) -> Callable[[str], str]:
-    """Renders texts with the macros and filters of a task's DAG.
-
-    The result is a text even where the DAG renders native objects, which would turn the name ``2026_11`` into a number.
-    """
-    # The environment of a native DAG hands out objects; the sandboxed one is the one that other DAGs have.
-    environment = (
-        task.dag.get_template_env(force_sandboxed=True) if task.has_dag() else BaseOperator.get_template_env(task)
-    )
-
-    def render(text: str) -> str:
-        return render_template_to_string(environment.from_string(text), context)
-
-    return render
-
-
 @runtime_checkable
 class Renderable(Protocol):
     """What says where something is, in texts that may be templates: a stream, a lease store, a staging folder."""
@@ -60,7 +45,7 @@ class Renderable(Protocol):
         ...
 
 
-class RendersOnce(BaseOperator):
+class RendersOnce(Explained):
     """Renders its template fields as texts when Airflow renders them, together with the objects (streams, stores,
     staging) that contain templates. Nothing is rendered later."""
 

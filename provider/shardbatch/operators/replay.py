@@ -45,6 +45,10 @@ class ReplayBatchOperator(RendersOnce):
     :raises ConfigurationError: without a lease store.
     """
 
+    red = (
+        "The last line of its log says why. If it names no run that was started, nothing was changed. Once the reason "
+        "is gone, clear this task: it clears the run that it had started, and starts no second one."
+    )
     template_fields: Sequence[str] = (
         *("app_name", "stream", "batch_id", "reason", "leases", "target_dag_id", "target_group_id", "preview"),
     )

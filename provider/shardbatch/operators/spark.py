@@ -13,9 +13,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from shardbatch.core.handover import WorkOrder
 from shardbatch.errors import ConfigurationError, JobFailed
+from shardbatch.hooks.templates import renderer
 from shardbatch.operators.end_record import Bound, record_ends, work_of
+from shardbatch.operators.explained import Explained
 from shardbatch.operators.failure import final_errors
-from shardbatch.operators.rendering import place, renderer
+from shardbatch.operators.rendering import place
 from shardbatch.submit import applications, processes
 from shardbatch.submit.attempt import Attempt, Heartbeat
 from shardbatch.submit.end import Worked, job_failed
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
     from shardbatch.task_group import StreamBatch
 
 
-class SparkSubmitBatchOperator(SparkSubmitOperator):
-    """Runs a Spark application on the frozen batch of a :class:`StreamBatch` group.
+class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
+    """Runs a Spark application on the frozen batch of a ``StreamBatch`` group.
 
     It takes every argument of the stock ``SparkSubmitOperator`` and behaves like it. It also
 
@@ -62,6 +64,11 @@ class SparkSubmitBatchOperator(SparkSubmitOperator):
         the Spark connection, spark-submit or Java is missing.
     """
 
+    red = (
+        "Nothing is lost: the batch waits, and no checkpoint moves. The last line of its log names the exception. Mend "
+        "the job, then clear this task with its downstream tasks: it gets the same records. If the batch cannot be "
+        "processed for now: `airflow shardbatch park`."
+    )
     template_fields: Sequence[str] = (
         *SparkSubmitOperator.template_fields,
         "manifest_uri",

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from shardbatch.tasks.steps import Steps
 
 
+#: The XCom that says in one line what a run came to. Airflow 3.3 gives a task no way to write its run's note.
+SUMMARY = "summary"
+
+
 class Step(RendersOnce):
     """One of the steps of a batch.
 

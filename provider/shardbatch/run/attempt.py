@@ -11,7 +11,8 @@ from shardbatch.core import batch as batches
 from shardbatch.core.batch import DROPPED, Batch, BatchState
 from shardbatch.core.owner import Owner
 from shardbatch.core.rows import BATCH, Row
-from shardbatch.errors import AttemptAlive, BatchParked, LeaseLost, ProtocolError
+from shardbatch.errors import AttemptAlive, BatchParked, LeaseLost, ProtocolError, SlicesGone
+from shardbatch.run.batch_status import utc
 from shardbatch.run.consumer import Consumer, Rows
 from shardbatch.run.signs_of_life import Watched, watch
 
@@ -47,10 +48,12 @@ def begin(rows: Rows, owner: Owner, batch_id: str, attempt: int) -> Turn:
 
     :raises LeaseLost: if the batch belongs to another owner, or was discarded.
     :raises BatchParked: if it waits for a person.
+    :raises SlicesGone: if it was retired since this attempt was opened.
     """
     batch = expect_batch(rows, batch_id)
     live = batch.state in (BatchState.FROZEN, BatchState.COMMITTED)
     if live and batch.owner == str(owner) and attempt > batch.decided:
+        require_kept(batch)
         return Turn.RUN
     if batch.state is BatchState.COMMITTED and attempt <= batch.decided:
         return Turn.ALREADY_COMMITTED
@@ -117,6 +120,7 @@ def open_next(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended = not
     :raises AttemptAlive: if the attempt before shows life.
     :raises LeaseLost: if the batch went to another owner meanwhile.
     :raises BatchParked: if it waits for a person.
+    :raises SlicesGone: if it was retired.
     """
     current = batch
     while True:
@@ -124,6 +128,7 @@ def open_next(consumer: Consumer, owner: Owner, batch: Batch, ended: Ended = not
         if not ended(current):
             current = wait_for_end(consumer, current)
             require_held(owner, current)
+        require_kept(current)  # as the row stands that is replaced: clean-up may retire it at any time
         opened = batches.open_attempt(current, consumer.now_ms(), claim)
         if consumer.store.replace(current, opened):
             consumer.landing.note_attempt(opened.namespace, opened.batch_id, opened.attempt)
@@ -139,6 +144,19 @@ def require_held(owner: Owner, batch: Batch) -> None:
     """
     if batch.owner != str(owner) or batch.state not in (BatchState.FROZEN, BatchState.COMMITTED):
         raise lost(batch)
+
+
+def require_kept(batch: Batch) -> None:
+    """Check that a batch was not retired (B17): clean-up removes the files of one that was.
+
+    :raises SlicesGone: if it was.
+    """
+    if batch.retired_ms is not None:
+        raise SlicesGone(
+            f"Batch {batch.batch_id} was retired at {utc(batch.retired_ms)}, after archive_for: it is not worked on "
+            "again, and its files are removed.",
+            remedy="Its output stays as it is. A longer archive_for keeps later batches for longer.",
+        )
 
 
 def require_never_frozen(consumer: Consumer, claim: str) -> None:

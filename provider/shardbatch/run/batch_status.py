@@ -26,6 +26,7 @@ class BatchStatus:
     ``live``: all; ``interval``: readers that name the interval; ``replaced``: none, since a later run read the interval
     again; ``own``: readers of the author's own sink; ``none``: no reader. ``waited_ms``, ``refused`` and
     ``resubscribed`` are the cost of the service's limits: time waited, calls refused, lasting answers renewed.
+    ``retired_ms`` is when clean-up retired it: it cannot be replayed any more.
     """
 
     batch_id: str
@@ -57,6 +58,7 @@ class BatchStatus:
     resubscribed: int = 0
     min_arrival_ms: int | None = None
     max_arrival_ms: int | None = None
+    retired_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ def batch_status(batch: Batch, highest: Mapping[tuple[int, int], int] = MappingP
         resubscribed=batch.resubscribed,
         min_arrival_ms=batch.min_arrival_ms,
         max_arrival_ms=batch.max_arrival_ms,
+        retired_ms=batch.retired_ms,
     )
 
 

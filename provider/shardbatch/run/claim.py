@@ -21,12 +21,13 @@ from shardbatch.core.planner import Plan, ReadGroup, fair_share, label, plan, sp
 from shardbatch.core.ports import Verdict
 from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import BatchParked, Starving
+from shardbatch.run.attempt import require_kept
 from shardbatch.run.batch_status import utc
 from shardbatch.run.consumer import Consumer, Verdicts
 from shardbatch.run.enrol import add_rows, enrol
 from shardbatch.run.expiry import warn_of_expiry
 from shardbatch.run.instants import reached, require_instants
-from shardbatch.run.listing import find_parents, list_shards
+from shardbatch.run.listing import find_parents, list_shards, listing_begins, note_whole
 from shardbatch.run.maintenance import compact
 from shardbatch.run.replay import look
 from shardbatch.run.settle import Stamped, read_batches, settle
@@ -59,6 +60,15 @@ class Claim:
     batch_id: str | None = None
     shards: int = 0
     held: tuple[str, ...] = ()
+
+    @property
+    def nothing(self) -> str:
+        """Why this run has nothing to do, in one line; empty if it has."""
+        if self.outcome is Outcome.NOTHING:
+            return "Nothing new: every known shard is completed, or waits for its parents or its instant."
+        if self.outcome is Outcome.HELD:
+            return f"Nothing was read: others hold {len(self.held)} shards: {shortlist(self.held, most=3)}."
+        return ""
 
 
 def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim:
@@ -102,9 +112,11 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     # Before the listing: what that lacks of the children of a shard whose instant has come was born after it.
     places = [application.start_position, *(row.checkpoint for row in rows if not row.completed)]
     reached_ms = reached(consumer, places)
+    begun_ms = listing_begins(consumer)
     listing, orphaned = find_parents(consumer, list_shards(consumer), rows)
     listed = {shard.shard_id for shard in listing}
     rows = add_rows(consumer, listing, rows, application, orphaned, reached_ms)
+    note_whole(consumer, application, begun_ms, listing, rows)
     warn_of_expiry(consumer, application, rows)
     for _ in range(MOST_LOOKS):
         found, rows = _plan(consumer, me, verdicts, rows, listed, orphaned, stamped, application, looks, reached_ms)
@@ -151,6 +163,7 @@ def _own(consumer: Consumer, me: str, batch: Batch | None) -> Claim | None:
     if batch.state is BatchState.PARKED:
         raise BatchParked(f"Batch {batch.batch_id} of this run waits for a person: {batch.note}.")
     if batch.state is BatchState.COMMITTED:
+        require_kept(batch)
         consumer.say(f"This run has committed batch {batch.batch_id}: a replay, no new records.")
         return Claim(Outcome.REPLAY, batch_id=batch.batch_id)
     require_batch_here(consumer, batch)
@@ -314,8 +327,9 @@ def _nothing(consumer: Consumer, found: Plan, stamped: Stamped) -> Claim:
     if consumer.interval is not None and (found.takeable or found.held or found.waiting):
         raise untaken(consumer, found, stamped)
     if not found.held and not found.takeable:
-        consumer.say("Nothing new: every known shard is completed, or waits for its parents or its instant.")
-        return Claim(Outcome.NOTHING)
+        found_none = Claim(Outcome.NOTHING)
+        consumer.say(found_none.nothing)
+        return found_none
     held = tuple(described(consumer, lease, stamped) for lease in found.held)
     held += tuple(f"{lease.shard_id} went to another run just now" for lease in found.takeable)
     for line in held[:MOST_HELD]:
@@ -330,4 +344,6 @@ def _nothing(consumer: Consumer, found: Plan, stamped: Stamped) -> Claim:
                 len(held), consumer.namespace, waited / 1000, shortlist(held, most=3, between="; ")
             )
         )
-    return Claim(Outcome.HELD, held=held)
+    found_held = Claim(Outcome.HELD, held=held)
+    consumer.say(found_held.nothing)
+    return found_held

@@ -13,7 +13,8 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.start import Work
 from shardbatch.errors import NothingFinished
-from shardbatch.run.attempt import expect_batch, lost
+from shardbatch.run.attempt import expect_batch, lost, require_kept
+from shardbatch.run.batch_status import arrived
 from shardbatch.run.choice import choose_starts
 from shardbatch.run.consumer import Consumer
 from shardbatch.run.intervals import how_to_read
@@ -25,7 +26,10 @@ NAMED_POSITIONS = 20
 
 @dataclass(frozen=True)
 class Committed:
-    """The result of a commit: it was ``newly`` decided by this call, or the call recorded a replay (``replayed``)."""
+    """The result of a commit: it was ``newly`` decided by this call, or the call recorded a replay (``replayed``).
+
+    The records arrived from ``min_arrival_ms`` to ``max_arrival_ms``, by the service's clock; ``None`` without any.
+    """
 
     batch_id: str | None = None
     manifest_uri: str | None = None
@@ -42,6 +46,24 @@ class Committed:
     lag_ms: int | None = None
     positions: dict[str, str] = field(default_factory=dict)
     note: str | None = None
+    min_arrival_ms: int | None = None
+    max_arrival_ms: int | None = None
+
+    @property
+    def summary(self) -> str:
+        """What the run came to, in one line: records, when they arrived, the batch, gaps."""
+        if self.batch_id is None:
+            return "Nothing new: no shard had records or a gap to tell, so there is no batch and no checkpoint moves."
+        when = arrived(self.min_arrival_ms, self.max_arrival_ms)
+        parts = [f"{self.records} records" + (f" that arrived {when}" if when else ""), f"{self.gaps} gaps"]
+        parts += [f"{self.dropped} dropped"] if self.dropped else []
+        what = ", ".join(parts)
+        if self.newly:
+            moved = f"{self.shards} checkpoints moved, {self.completed} shards completed"
+            return f"Committed batch {self.batch_id}: {what}; {moved}."
+        if self.replayed:
+            return f"Recorded attempt {self.decided} of batch {self.batch_id}: {what}; a replay, no checkpoint moves."
+        return f"Batch {self.batch_id} was committed before: {what}; nothing was left to do."
 
 
 def commit(
@@ -61,13 +83,15 @@ def commit(
     consumer.require_version()
     if batch_id is None:
         _release(consumer, me)
-        return Committed()
+        nothing = Committed()
+        consumer.say(nothing.summary)
+        return nothing
     batch, newly, replayed = _decide(consumer, me, batch_id, attempt, works)
     mark(consumer.landing, batch)
     moved = roll_forward(consumer, batch, consumer.leases(batch_id=batch_id))
     _release(consumer, me)
     answer = _answer(batch, moved, newly=newly, replayed=replayed, attempt=attempt)
-    consumer.say(_summary(answer))
+    consumer.say(answer.summary)
     _say_how_to_read(consumer, batch)
     for root in roots_of(consumer.landing, batch):
         consumer.landing.outputs.sum_if_due(root)
@@ -93,6 +117,7 @@ def _decide(
                 return batch, False, False
             if batch.owner != me:
                 raise lost(batch)
+            require_kept(batch)
             chosen = choose_starts(consumer, batch, attempt, works)
             if chosen.same:
                 return batch, False, False
@@ -143,6 +168,8 @@ def _answer(batch: Batch, moved: list[Lease], *, newly: bool, replayed: bool, at
         lag_ms=max(lags) if lags else None,
         positions={lease.shard_id: str(lease.checkpoint) for lease in named},
         note=batch.note,
+        min_arrival_ms=batch.min_arrival_ms,
+        max_arrival_ms=batch.max_arrival_ms,
     )
 
 
@@ -174,12 +201,3 @@ def _say_how_to_read(consumer: Consumer, batch: Batch) -> None:
         return
     for root in roots_of(consumer.landing, batch):
         consumer.say(f"Readers see this interval by {how_to_read(root, batch)}.")
-
-
-def _summary(answer: Committed) -> str:
-    if answer.newly:
-        what = "Committed batch {}: {} records, {} checkpoints moved, {} shards completed."
-        return what.format(answer.batch_id, answer.records, answer.shards, answer.completed)
-    if answer.replayed:
-        return f"Recorded attempt {answer.decided} of batch {answer.batch_id}; no checkpoint moves."
-    return f"Batch {answer.batch_id} was committed before; nothing to do."

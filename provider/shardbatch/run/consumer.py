@@ -51,6 +51,20 @@ class Rows:
             raise ApplicationUnknown(f"There is no application {self.namespace} in this lease store.")
         return row
 
+    def require_version(self) -> None:
+        """Check that the application's rows, if it has any, are of this code's version.
+
+        :raises UnsupportedSchema: if they are of the version before, or of another that this one does not read.
+        """
+        row = self.application()
+        if row is not None and row.schema_version != SCHEMA_VERSION:
+            raise UnsupportedSchema(
+                f"The rows of {self.namespace} have schema version {row.schema_version}; this shardbatch works in "
+                f"version {SCHEMA_VERSION}.",
+                remedy="Once no worker of the earlier version is left, run 'airflow shardbatch migrate -a "
+                f"{self.namespace.app_name} -s {self.namespace.stream_name} --yes --reason ...' (docs/upgrade.md).",
+            )
+
     def leases(self, **equal: str) -> list[Lease]:
         """The lease rows of this scope whose columns equal the given texts."""
         rows = self.store.list(SHARD_LEASE, self.namespace, self.scope, **equal)
@@ -100,20 +114,6 @@ class Consumer(Rows):
     outputs: Outputs = field(default_factory=Outputs)
     say: Say = log.info
     warn: Say = log.warning
-
-    def require_version(self) -> None:
-        """Check that the application's rows, if it has any, are of this code's version.
-
-        :raises UnsupportedSchema: if they are of the version before, or of another that this one does not read.
-        """
-        row = self.application()
-        if row is not None and row.schema_version != SCHEMA_VERSION:
-            raise UnsupportedSchema(
-                f"The rows of {self.namespace} have schema version {row.schema_version}; this shardbatch works in "
-                f"version {SCHEMA_VERSION}.",
-                remedy="Once no worker of the earlier version is left, run 'airflow shardbatch migrate -a "
-                f"{self.namespace.app_name} -s {self.namespace.stream_name} --yes --reason ...' (docs/upgrade.md).",
-            )
 
     def close(self) -> None:
         """Close the connections of the source and the store."""

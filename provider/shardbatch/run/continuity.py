@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from math import ceil
 
-from shardbatch.core.expiry import Kept, born_after, looked, tip_seen
+from shardbatch.core.expiry import Kept, all_read, born_after, looked, tip_seen
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Capabilities, Page
@@ -42,9 +43,26 @@ def longest_ms(can: Capabilities) -> int:
     return min(CLOCKS_APART_MS, lives)
 
 
+class Ancestors:
+    """The rows of the shards above those that one task reads. A row that was read to its end is asked for once, for
+    nothing is added to it: else each shard of a long lineage without records would ask for all rows above it."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._ended: dict[str, Lease] = {}
+
+    def lease(self, shard_id: str) -> Lease | None:
+        """One row."""
+        row = self._ended.get(shard_id) or self._consumer.lease(shard_id)
+        if row is not None and all_read(row):
+            self._ended[shard_id] = row
+        return row
+
+
 class Continuity:
     """The trail of one read of one shard. ``gaps`` are those of its slice, the lease's skipped ones first. ``seen_ms``
-    is the latest instant at which the answer just given was surely true.
+    is the latest instant at which the answer just given was surely true, and ``seen_at`` the same moment on the
+    monotonic clock. ``taken_ms`` is later if the answer was pushed and lay here for a while.
 
     Instants are the worker's; the time that went by is the larger of what its two clocks say, since the monotonic one
     stands still while a machine sleeps and the other one may be set back.
@@ -55,10 +73,12 @@ class Continuity:
         consumer: Consumer,
         lease: Lease,
         kept: Callable[[], Kept],
+        above: Ancestors,
         same_stream: Callable[[], None] = lambda: None,
     ) -> None:
         """:param same_stream: raises if the stream is not the application's; it is called where a shard seems gone."""
         self._consumer = consumer
+        self._above = above
         self._lease = lease
         self._kept = kept
         self._same_stream = same_stream
@@ -71,7 +91,9 @@ class Continuity:
         self._begins = True
         self._mono = consumer.clock.monotonic()
         self.now_ms = self._asked_at = self._made_at = consumer.now_ms()
-        self._asked_ms = self._made_ms = self.seen_ms = self.now_ms
+        self._asked_ms = self._made_ms = self.seen_ms = self.taken_ms = self.now_ms
+        self._asked_mono = self._made_mono = self.seen_at = self._mono
+        self._pushed: tuple[float, int] | None = None
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -83,6 +105,7 @@ class Continuity:
         pages = self._read()
         while True:
             self._asked_ms, self._asked_at = self._consumer.now_ms(), self._tick()
+            self._asked_mono = self._mono
             page = next(pages, None)
             if page is None:
                 return
@@ -105,6 +128,7 @@ class Continuity:
     def _read(self) -> Iterator[Page]:
         self._begins = True
         self._made_ms, self._made_at = self._consumer.now_ms(), self._tick()
+        self._made_mono = self._mono
         return self._consumer.source.read(self._lease.shard_id, self._place)
 
     def _tick(self) -> int:
@@ -128,9 +152,14 @@ class Continuity:
             return
         now, rows = self.now_ms, page.records.num_rows
         if not page.continues:
+            self.seen_at = self._made_mono if now - self._made_at > STANDSTILL_MS else self._asked_mono
             self.seen_ms = self._made_ms if now - self._made_at > STANDSTILL_MS else self._asked_ms
+            self.taken_ms = self.seen_ms
+            if page.asked is not None:
+                self._back_to(page.asked)
             # At the earliest: it may have waited to arrive.
             self._made_ms, self._made_at = self._asked_ms, self._asked_at
+            self._made_mono = self._asked_mono
         first = page.records.column("sequence_number")[0].as_py() if rows else None
         arrivals = page.records.column("arrival_time").drop_null()
         arrival = arrivals[0].value // 1000 if len(arrivals) else None
@@ -144,6 +173,13 @@ class Continuity:
         self._place = page.next
         if len(arrivals):
             self._arrival_ms = arrivals[-1].value // 1000
+
+    def _back_to(self, asked: float) -> None:
+        """Of an answer that was pushed only this moment is sure. By the other clock it is worked out once, from the
+        first answer that it brought: the monotonic one may stand still between two of them."""
+        if self._pushed is None or self._pushed[0] != asked:
+            self._pushed = asked, self.seen_ms - ceil(max(0.0, self.seen_at - asked) * 1000)
+        self.seen_at, self.seen_ms = min(self.seen_at, asked), min(self.seen_ms, self._pushed[1])
 
     def _left(self, page: Page, now: int) -> bool:
         """Whether the shard left the stream with records that are wanted. It had none if the instant from which it is
@@ -201,7 +237,7 @@ class Continuity:
             known.append(tip_seen(lease, now))
         if not place.exact:
             known.append(looked(lease.caught_up_ms, now) if consumer.interval is None else None)
-            born = born_after(lease, consumer.lease, now)
+            born = born_after(lease, self._above.lease, now)
             known.append(born.ms if born else None)
         known.append(place.timestamp_ms)  # what is older than its start is not wanted
         return max((ms for ms in known if ms is not None), default=None)

@@ -48,7 +48,7 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
         row = consumer.application()
         if row is None:
             fresh = _begun(consumer, identity).joined(group)
-            fresh = fresh.keeping(retention_ms, consumer.now_ms())
+            fresh = fresh.keeping(retention_ms, consumer.now_ms()).dividing(consumer.source.capabilities.key_space)
             if consumer.store.create(fresh):
                 consumer.say(f"First claim of {consumer.namespace}: reading from {fresh.start_position}.")
                 return fresh
@@ -60,9 +60,10 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
         if other is not None and not consumer.options.shared:
             raise ApplicationTaken(f"{consumer.namespace} is claimed by {other}, not by {group}.")
         changed = row.retention_ms != retention_ms
-        if group in row.claimed_by and not changed:
+        space = consumer.source.capabilities.key_space
+        if group in row.claimed_by and not changed and row.key_space == space:
             return row
-        joined = row.joined(group)
+        joined = row.joined(group).dividing(space)
         if changed:
             joined = joined.keeping(retention_ms, clock_there(consumer))
         if consumer.store.replace(row, joined):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shardbatch.core import lease as leases
+from shardbatch.core.archive import DRAWN_FOR
 from shardbatch.core.batch import LONGEST_NOTE, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.looks import Looks
@@ -254,6 +255,9 @@ def _create(consumer: Consumer, me: str, collected: list[Lease], claim: str) -> 
         resubscribed=waiting.resubscribed,
         claims=(claim,) if claim else (),
     )
+    if consumer.now_ms() - now > DRAWN_FOR.total_seconds() * 1000:
+        consumer.say(f"Batch {batch_id} took longer than {DRAWN_FOR} to freeze; freezing again.")
+        return None
     if not consumer.store.create(batch):
         consumer.say(f"Batch {batch_id} was given up by another; freezing again.")
         return None

@@ -5,8 +5,8 @@ The race, step by step. A read takes minutes, and its lease may go to another ru
 
 1. The renewal thread and the reader of a shard both write the lease's row. They take turns (``Held._lock``), each over
    the row as the other left it: else each would fail the other's compare-and-set.
-2. If a write finds another counter, the row is read again. It is still ours only if owner, checkpoint and stamp are as
-   they were (``Held._mine``). Anything else means that it is lost, for good: the reader stops at its next page.
+2. If a write finds another counter, the row is read again. It is still ours only if owner, tenure, checkpoint and stamp
+   are as they were (``Held._mine``). Anything else means that it is lost, for good: the reader stops at its next page.
 3. A slice is stored by the same compare-and-set. So what was read counts only if the lease was held all the time from
    the checkpoint to that write. Files of a read that lost are named by no row, and nothing reads them.
 4. Another try of the same task has the same owner. It may land its slice first: then that slice stands, and ours is
@@ -98,7 +98,9 @@ class Held:
 
     def _mine(self, found: Lease) -> bool:
         """Whether what was read after the checkpoint still follows it: the owner may be another try of this task, which
-        claimed again after a reset."""
+        claimed again, after a reset perhaps. What was read before that, clean-up may have removed."""
+        if found.tenure != self.row.tenure:
+            return False
         same = (found.checkpoint, found.completed) == (self.row.checkpoint, self.row.completed)
         return same and found.lease_owner == self._owner and found.batch_id is None
 
@@ -116,10 +118,10 @@ class Held:
 
         return self.write(change)
 
-    def give_back(self, caught_up_ms: int | None) -> None:
+    def give_back(self, caught_up_ms: int | None, tip_ms: int | None = None) -> None:
         """L7 after an empty read, unless another try of this task landed a slice."""
         now = self._consumer.now_ms
-        self.write(lambda row: None if row.pending else leases.release(row, now(), caught_up_ms))
+        self.write(lambda row: None if row.pending else leases.release(row, now(), caught_up_ms, tip_ms=tip_ms))
 
     def renew(self) -> None:
         """Show a sign of life, unless the lease was given back."""

@@ -13,7 +13,7 @@ from shardbatch.core.batch import BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ShardErrors
-from shardbatch.core.shortlist import shortened
+from shardbatch.core.shortlist import shortened, shortlist
 from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
 from shardbatch.core.stop import Stop
 from shardbatch.core.waiting import NO_WAITING, Waiting
@@ -21,14 +21,16 @@ from shardbatch.errors import LeaseLost, SourceError, StagingError, StoreError
 from shardbatch.run.attempt import lost
 from shardbatch.run.children import Children
 from shardbatch.run.consumer import Consumer
-from shardbatch.run.continuity import longest_ms
+from shardbatch.run.continuity import Ancestors, longest_ms
 from shardbatch.run.enrol import require_same_stream
 from shardbatch.run.expiry import ask_kept
 from shardbatch.run.hold import Held, Renewal
+from shardbatch.run.progress import Progress
 from shardbatch.run.settle import read_batches
 from shardbatch.run.shard_errors import Stopped, is_shards_own, named, told
 from shardbatch.run.shard_read import ShardRead, read_shard
 from shardbatch.run.staging_place import require_slices_here
+from shardbatch.run.stream_clock import StreamClock
 from shardbatch.run.turns import Pages, Reading, Turns
 
 #: A shard that waits for its turn has it within this part of the time after which its read is begun anew.
@@ -90,7 +92,12 @@ class _Task:
         self.kept = cache(partial(ask_kept, consumer))
         self.same_stream = cache(partial(require_same_stream, consumer))
         self.ahead_ms = cache(self._ahead_ms)
+        self.stream_clock = StreamClock(consumer)
         self.children = Children(consumer, owner, group)
+        self.progress = Progress(consumer, group, tip_ms)
+        #: Shards at their tip that had nothing new.
+        self.quiet: list[str] = []
+        self.above = Ancestors(consumer)
 
     def run(self, mine: list[Lease]) -> Landed:
         """Read every lease and the children that become ready."""
@@ -102,9 +109,12 @@ class _Task:
             self.consumer.warn(
                 f"The time for reading is over, by {limit}: one more answer of each shard is read, no more."
             )
-        with self.renewal.running():
+        with self.renewal.running(), self.progress.running():
             turns = Turns(clock, limits.concurrency, self.deadline, self._longest_wait)
             turns.run([self._begin(lease) for lease in mine], self._finished, self.stop.set)
+        if self.quiet:
+            names = shortlist(sorted(self.quiet))
+            self.consumer.say(f"{len(self.quiet)} shards had nothing new, read {Stop.TIP}: {names}.")
         self.landed.seconds = round(clock.monotonic() - self.started, 3)
         return self.landed
 
@@ -112,6 +122,7 @@ class _Task:
         held = Held(self.consumer, self.owner, lease)
         self.seen.add(lease.shard_id)
         self.renewal.add(held)
+        self.progress.add(lease.shard_id)
         return Reading(held, self._pages(held))
 
     def _pages(self, held: Held) -> Pages:
@@ -122,6 +133,8 @@ class _Task:
         if self.hurry.is_set():
             return None
         require_slices_here(self.consumer, [held.row])
+        if self.consumer.interval is None:
+            self.stream_clock.begin()
         read = ShardRead(
             self.consumer,
             held,
@@ -135,6 +148,9 @@ class _Task:
             self.ahead_ms,
             self.timed_by,
             self.children.enrol,
+            self.stream_clock.at,
+            self.progress.came,
+            self.above,
             self.same_stream,
         )
         return (yield from read_shard(read))
@@ -157,6 +173,7 @@ class _Task:
 
     def _finished(self, reading: Reading, error: BaseException | None) -> list[Reading]:
         held, landed = reading.held, reading.landed
+        self.progress.over(held.shard_id)
         if error is not None:
             if not isinstance(error, Exception) or not is_shards_own(error):
                 raise error
@@ -178,6 +195,7 @@ class _Task:
             return []
         self.landed.shards += 1
         if landed is None:
+            self.quiet += [held.shard_id] if held.stop is Stop.TIP else []
             return []
         with self.lock:
             self.landed.add(landed)

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shardbatch.core.application import Application
+from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.maintenance import missed
 from shardbatch.core.planner import orphans
 from shardbatch.core.shard import Shard
 from shardbatch.core.shortlist import shortlist
+from shardbatch.core.watermark import listed_whole
 from shardbatch.errors import InvalidAnswer
 from shardbatch.run.consumer import Consumer
 
@@ -75,6 +78,30 @@ def find_parents(
             "They are taken once two listings in a row are complete."
         )
     return both, waiting
+
+
+def listing_begins(consumer: Consumer) -> int | None:
+    """The stream's own time before a listing, where its shards have no ranges that show what a listing lacks; ``None``
+    where they have, and beside the live application."""
+    if consumer.interval is not None or consumer.source.capabilities.key_space is not None:
+        return None
+    there = consumer.source.clock_ms()
+    return consumer.now_ms() - CLOCKS_APART_MS if there is None else there
+
+
+def note_whole(
+    consumer: Consumer,
+    application: Application,
+    begun_ms: int | None,
+    listing: Sequence[Shard],
+    rows: Sequence[Lease],
+) -> None:
+    """Note on the application's row that a listing was whole and all of it has rows (PROTOCOL C4). If others write the
+    row meanwhile, the next claim notes it."""
+    whole = begun_ms is not None and not consumer.source.missing(listing)
+    if begun_ms is None or not whole or not listed_whole(listing, rows, lineage=consumer.source.capabilities.lineage):
+        return
+    consumer.store.replace(application, application.listed(begun_ms))
 
 
 def tell_missed(consumer: Consumer, fresh: Sequence[Shard], listing: Sequence[Shard], rows: Sequence[Lease]) -> None:

@@ -12,7 +12,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.ports import LeaseStore, Verdict
 from shardbatch.core.rows import BATCH, Key, Namespace
 from shardbatch.errors import ConfigurationError, ReplayRefused, SlicesGone
-from shardbatch.run.attempt import Ended, expect_batch, lost, open_next, wait_for_end
+from shardbatch.run.attempt import Ended, expect_batch, lost, open_next, require_kept, wait_for_end
 from shardbatch.run.consumer import Consumer
 from shardbatch.run.staging_place import require_batch_here
 from shardbatch.run.watch import abandoned
@@ -72,8 +72,9 @@ def require_files(consumer: Consumer, batch: Batch) -> None:
     """Check that the manifest and all files of a committed batch are in staging.
 
     :raises StagingMoved: if it was frozen in another staging folder.
-    :raises SlicesGone: naming the first file that is missing.
+    :raises SlicesGone: naming the first file that is missing, or if it was retired.
     """
+    require_kept(batch)
     require_batch_here(consumer, batch)
     gone = consumer.landing.missing_files(batch.namespace, batch.batch_id)
     if gone:
@@ -92,10 +93,12 @@ def open_replay(
         batch stays with the other run.
     :raises ReplayRefused: if its owner is at work.
     :raises LeaseLost: if this run had it, and another has it now.
+    :raises SlicesGone: if it was retired.
     """
     me, current = str(owner), batch
     while True:
         require_committed(current)
+        require_kept(current)
         if current.owner == me:
             return open_next(consumer, owner, current, ended, claim)
         if claim in current.claims:

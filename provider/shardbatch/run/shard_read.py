@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from shardbatch.core import lease as leases
 from shardbatch.core.expiry import Kept, tip_seen
+from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import Budget
 from shardbatch.core.ports import Page, SliceWriter
@@ -17,8 +18,9 @@ from shardbatch.core.position import SHARD_END
 from shardbatch.core.slice import NOTHING_ODD, Slice
 from shardbatch.core.stop import Stop
 from shardbatch.core.waiting import NO_WAITING, Waiting
+from shardbatch.run.batch_status import arrived
 from shardbatch.run.consumer import Consumer
-from shardbatch.run.continuity import Continuity
+from shardbatch.run.continuity import Ancestors, Continuity
 from shardbatch.run.hold import Held
 from shardbatch.run.read_end import ReadEnd, told_lag
 from shardbatch.run.shard_errors import Stopped, is_shards_own
@@ -27,8 +29,6 @@ from shardbatch.run.turns import Pages
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Seconds between two lines of progress of one shard.
-PROGRESS_EVERY = 15.0
 NOTHING_FOUND = (
     "Shard {0}: nothing was read after {1} within the limits, and its tip was not seen ({2}). "
     "The next run begins at the same place. If that goes on, give a run more time (ReadLimits.duration): a long "
@@ -43,7 +43,9 @@ class ShardRead:
 
     ``waited`` is told what the service's limits cost a read that leaves no slice to say so. ``stop`` ends the read, and
     what it has is dropped; ``hurry`` ends it, and what it has is landed. ``enrol`` sees to the children of a shard at
-    its end, before that is landed.
+    its end, before that is landed. ``stream_time`` tells the stream's own time at a moment of both of this worker's
+    clocks, the monotonic one first. ``came`` is told after every page what the shard came to. ``above`` are the rows of
+    its ancestors, for all shards of a task.
     """
 
     consumer: Consumer
@@ -58,6 +60,9 @@ class ShardRead:
     ahead_ms: Callable[[], int] = lambda: 0
     timed_by: Stop = Stop.DURATION
     enrol: Callable[[str, Page], Page] = lambda shard_id, end: end
+    stream_time: Callable[[float, int], int] = lambda monotonic, now_ms: now_ms - CLOCKS_APART_MS
+    came: Callable[[str, int, int, int | None, Waiting], None] = lambda *told: None
+    above: Ancestors | None = None
     same_stream: Callable[[], None] = lambda: None
 
 
@@ -73,7 +78,10 @@ class _Tally:
         self.last_arrival_ms: int | None = None
         self.lag: int | None = None
         self.caught_up_ms: int | None = None
-        self.trail = Continuity(read.consumer, lease, read.kept, read.same_stream)
+        self.tip_ms: int | None = None
+        self.stream_time = read.stream_time
+        above = read.above or Ancestors(read.consumer)
+        self.trail = Continuity(read.consumer, lease, read.kept, above, read.same_stream)
         self.oddities = NOTHING_ODD
         self.page: Page | None = None
         self.interval = read.consumer.interval
@@ -84,7 +92,7 @@ class _Tally:
     def add(self, page: Page) -> None:
         """Count a page."""
         self.page = page
-        self.end.add(page, self.trail.seen_ms, moved=page.next != self.next)
+        self.end.add(page, self.trail.taken_ms, moved=page.next != self.next)
         if page.next != self.next and not page.next.searching:
             self.last = page.next.sequence_number
         self.next = page.next
@@ -101,6 +109,7 @@ class _Tally:
                 self.last_arrival_ms = known[-1].value // 1000
         if page.at_tip and not page.ended:
             self.caught_up_ms = self.trail.look()
+            self.tip_ms = self.stream_time(self.trail.seen_at, self.trail.seen_ms)
 
     def wanted(self, page: Page) -> pa.RecordBatch:
         """The records of a page that belong to the slice: all, or those that arrived within the interval."""
@@ -137,6 +146,7 @@ class _Tally:
             return False
         done = self.end.here(page, self.last_arrival_ms if page.records.num_rows else None)
         if self.end.seen_ms is not None:
+            # No tip of the stream's clock: a lag may be a count or a flag, and a watermark is a promise.
             self.caught_up_ms = max(self.caught_up_ms or 0, self.end.seen_ms)
         return done
 
@@ -153,7 +163,7 @@ def read_shard(read: ShardRead) -> Pages:
     """
     row = read.held.row
     lease, begun = (row, None) if row.pending is None else (leases.beyond(row), row.pending)
-    writer = read.consumer.landing.slice(lease.namespace, lease.shard_id, lease.checkpoint)
+    writer = read.consumer.landing.slice(lease.namespace, lease.shard_id, lease.checkpoint, lease.tenure)
     tally: _Tally | None = None
     try:
         tally = _Tally(lease, read)
@@ -164,8 +174,8 @@ def read_shard(read: ShardRead) -> Pages:
             if tally.end.cut is not None and tally.next == lease.checkpoint and tally.nothing_told:
                 raise tally.end.cut
         read.held.stop = Stop.LOST if lost else _stop_of(read, tally)
-        _tell_end(read, tally, read.held.stop)
         landed = None if lost else _slice(tally, writer)
+        _tell_end(read, tally, read.held.stop, landed)
     except BaseException:
         if tally is not None:
             read.waited(tally.waiting)
@@ -183,18 +193,24 @@ def read_shard(read: ShardRead) -> Pages:
             return None  # the lease stays this task's, whose retry reads on
         if tally.caught_up_ms is None:
             read.consumer.warn(NOTHING_FOUND.format(lease.shard_id, lease.checkpoint, told_lag(tally.lag)))
-        read.held.give_back(tally.caught_up_ms)
+        read.held.give_back(tally.caught_up_ms, tally.tip_ms)
     elif not read.held.land(landed, begun) and _unnamed(read.held, landed, begun):
         writer.abandon()
     return None if read.held.lost else read.held.row.pending
 
 
-def _tell_end(read: ShardRead, tally: _Tally, stop: Stop) -> None:
-    """Say how far the shard was read; not of each that has nothing new, which most may be."""
+def _tell_end(read: ShardRead, tally: _Tally, stop: Stop, landed: Slice | None) -> None:
+    """Say from where to where the shard was read, and why no further; not of each that has nothing new, which most may
+    be: their task names them in one line."""
     records = tally.budget.records
     if records or tally.waiting or stop is not Stop.TIP:
+        when = "" if landed is None else arrived(landed.min_arrival_ms, landed.max_arrival_ms)
+        when = f" that arrived {when}" if when else ""
         waited = f"; {tally.waiting}" if tally.waiting else ""
-        read.consumer.say(f"Shard {read.held.shard_id}: {records} records, read {stop}{waited}.")
+        read.consumer.say(
+            f"Shard {read.held.shard_id}: {records} records{when}, from {tally.lease.checkpoint} to {tally.next}, "
+            f"read {stop}{waited}."
+        )
 
 
 def _stop_of(read: ShardRead, tally: _Tally) -> Stop:
@@ -233,8 +249,6 @@ def _unnamed(held: Held, landed: Slice, begun: Slice | None) -> bool:
 
 
 def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[None, bool | None, None]:
-    clock = read.consumer.clock
-    shown = clock.monotonic()
     pages = tally.trail.pages()
     while True:
         try:
@@ -257,16 +271,7 @@ def _pages(read: ShardRead, tally: _Tally, writer: SliceWriter) -> Generator[Non
         wanted = tally.wanted(page)
         if wanted.num_rows:
             writer.write(wanted)
-        if clock.monotonic() - shown > PROGRESS_EVERY:
-            shown = clock.monotonic()
-            read.consumer.say(
-                "Shard {}: {} records so far{}{}.".format(
-                    tally.lease.shard_id,
-                    tally.budget.records,
-                    "" if tally.lag is None else f", {tally.lag} ms behind",
-                    f"; {tally.waiting}" if tally.waiting else "",
-                )
-            )
+        read.came(read.held.shard_id, tally.budget.records, tally.budget.bytes, tally.lag, tally.waiting)
         if tally.end.cut is not None or tally.done() or read.hurry.is_set():
             return
         if (yield):
@@ -313,4 +318,5 @@ def _slice(tally: _Tally, writer: SliceWriter) -> Slice:
         min_arrival_ms=least,
         max_arrival_ms=greatest,
         waiting=tally.waiting,
+        tip_ms=tally.tip_ms,
     )

@@ -14,7 +14,15 @@ from shardbatch.core import root_owner
 from shardbatch.core.handover import WorkOrder
 from shardbatch.core.manifest import Manifest
 from shardbatch.core.start import Begun, Start
-from shardbatch.errors import ConfigurationError, LeaseLost, ManifestChanged, NothingFinished, OutputTaken, StagingError
+from shardbatch.errors import (
+    ConfigurationError,
+    LeaseLost,
+    ManifestChanged,
+    NothingFinished,
+    OutputTaken,
+    SlicesGone,
+    StagingError,
+)
 from shardbatch.landing import layout
 from shardbatch.landing.location import joined, rewritten
 from shardbatch.spark.arguments import find_order
@@ -152,10 +160,17 @@ class SparkBatch:
         replace, or start folders, exclude it.
 
         :raises LeaseLost: if there is a newer attempt.
+        :raises SlicesGone: if clean-up removes the batch's files.
         :raises StagingError: if the attempts cannot be listed, or this one is not among them.
         """
         folder = joined(self._folder, "attempts")
-        known = [int(name) for name in self._files.names(folder) if name.isdigit()]
+        names = self._files.names(folder)
+        if layout.RETIRED in names:
+            raise SlicesGone(
+                f"Batch {self.batch_id} is never committed again, and its files are removed.",
+                remedy="End this application: its run has ended, and nothing that it writes is seen.",
+            )
+        known = [int(name) for name in names if name.isdigit()]
         if max(known, default=0) > self.attempt:
             raise LeaseLost(
                 f"Batch {self.batch_id}: attempt {max(known)} was opened, and this is attempt {self.attempt}.",

@@ -20,13 +20,16 @@ _CHANGE, _FOUND, _CORRUPT = "__shardbatch_change", "__shardbatch_found", "__shar
 _IMAGES = {"keys": "Keys", "new": "NewImage", "old": "OldImage"}
 #: Views of a stream that carry the image after the change.
 _WITH_NEW = ("NEW_IMAGE", "NEW_AND_OLD_IMAGES")
+#: The most digits that DynamoDB's sequence numbers have.
+_DIGITS = 40
 
 
 class Apart(NamedTuple):
     """The changes that fit a schema, and the records that do not.
 
-    ``rejects`` has all columns of the record, and two more: ``path``, the attribute that does not fit, such as
-    ``new.lines[2].price``, and ``reason``. Where several attributes of a record do not fit, the first one is named.
+    ``rejects`` has all columns of the record, and three more: ``version``, as in the frame of changes; ``path``, the
+    attribute that does not fit, such as ``new.lines[2].price``; and ``reason``. Where several attributes of a record do
+    not fit, the first one is named.
     """
 
     frame: DataFrame
@@ -37,11 +40,14 @@ class Changes:
     """Changes with typed images, as :func:`changes` and :func:`latest_images` give them. Spark does the work when one
     of the frames is used."""
 
-    def __init__(self, records: DataFrame, schema: StructType, images: Mapping[str, str], *, latest: bool) -> None:
+    def __init__(
+        self, records: DataFrame, schema: StructType, images: Mapping[str, str], *, stream_id: str, latest: bool
+    ) -> None:
         from shardbatch.spark.attribute_values import Item
 
         self._records = records
         self._item = Item(schema, "the item")
+        self._stream_id = stream_id
         self._images = images
         self._latest = latest
 
@@ -64,9 +70,8 @@ class Changes:
 
         found = F.expr(f"explode(filter(array({self._misfit()}), found -> found IS NOT NULL))").alias(_FOUND)
         rejects = self._parsed().select(*self._records.columns, found)
-        return Apart(
-            self._typed("array()"), rejects.select(*self._records.columns, f"{_FOUND}.path", f"{_FOUND}.reason")
-        )
+        told = (self._version().alias("version"), f"{_FOUND}.path", f"{_FOUND}.reason")
+        return Apart(self._typed("array()"), rejects.select(*self._records.columns, *told))
 
     def _parsed(self) -> DataFrame:
         from pyspark.sql import functions as F
@@ -121,12 +126,22 @@ class Changes:
             **deleted,
             **images,
             "created_at": F.col("arrival_time"),
+            "version": self._version(),
             **{name: F.col(name) for name in place},
             "event_id": told["event_id"],
             "user_identity": told["user_identity"],
             "expired": _expired(told["event_name"], told["user_identity"]),
             **{name: F.col(name) for name in more},
         }
+
+    def _version(self) -> Column:
+        from pyspark.sql import functions as F
+
+        from shardbatch.spark.attribute_values import text
+
+        label = text(self._stream_id.rpartition("/")[2])
+        number = f"lpad(sequence_number, greatest({_DIGITS}, length(sequence_number)), '0')"
+        return F.expr(f"concat({label}, '/', {number})")
 
 
 def changes(batch: SparkBatch, schema: StructType | str, *, records: DataFrame | None = None) -> Changes:
@@ -140,7 +155,8 @@ def changes(batch: SparkBatch, schema: StructType | str, *, records: DataFrame |
             fitting.write.parquet(batch.output(out))
 
     The columns of the frame: ``event_name`` (``INSERT``, ``MODIFY``, ``REMOVE``); ``keys``, ``new`` and ``old``, which
-    are structs of the schema; ``created_at`` (whole seconds); ``sequence_number``, ``shard_id``, ``shard_generation``,
+    are structs of the schema; ``created_at`` (whole seconds); ``version``, a text that is greater for a later change of
+    the same item, in all batches; ``sequence_number``, ``shard_id``, ``shard_generation``,
     ``record_index`` and ``partition_key``, as the records have them; ``event_id``; ``user_identity`` (JSON; null unless
     a service made the change); ``expired``, true for an item that its time to live deleted. ``keys`` has only the
     attributes of the item's key; ``new`` and ``old`` are null where the record has no such image.
@@ -156,7 +172,7 @@ def changes(batch: SparkBatch, schema: StructType | str, *, records: DataFrame |
     :raises ConfigurationError: for a schema with a type that no attribute has, such as a timestamp.
     """
     frame = batch.records() if records is None else records
-    return Changes(frame, _struct(batch, schema), _IMAGES, latest=False)
+    return Changes(frame, _struct(batch, schema), _IMAGES, stream_id=batch.manifest.stream_id, latest=False)
 
 
 def latest_images(batch: SparkBatch, schema: StructType | str) -> Changes:
@@ -166,9 +182,11 @@ def latest_images(batch: SparkBatch, schema: StructType | str) -> Changes:
 
         with open_batch(spark) as batch:
             latest = latest_images(batch, "id STRING, amount DECIMAL(12, 2)").frame
-            # MERGE INTO table ON table.id = latest.keys.id: delete where latest.deleted, else take latest.new
+            # MERGE INTO table ON table.partition_key = latest.partition_key: take the row if its version is greater
 
-    There is one row for each item, in no order. The columns are those of :func:`changes` without ``old``, and
+    There is one row for each item, in no order. Batches may be worked on in another order than they were read, as a
+    replay is: so a table takes a row only if it has no row of the item with the same version or a greater one, and it
+    keeps the rows of deleted items. The columns are those of :func:`changes` without ``old``, and
     ``deleted``, which is true if the last change was a ``REMOVE``; then ``new`` is null. Only last changes are tested
     against the schema. If one does not fit, its item is among the rejects; an older image does not take its place.
 
@@ -186,7 +204,8 @@ def latest_images(batch: SparkBatch, schema: StructType | str) -> Changes:
         )
     place = F.struct("shard_generation", "shard_id", "record_index")
     last = records.groupBy("partition_key").agg(F.max_by(F.struct("*"), place).alias("last")).select("last.*")
-    return Changes(last, struct, {name: _IMAGES[name] for name in ("keys", "new")}, latest=True)
+    images = {name: _IMAGES[name] for name in ("keys", "new")}
+    return Changes(last, struct, images, stream_id=batch.manifest.stream_id, latest=True)
 
 
 def _struct(batch: SparkBatch, schema: StructType | str) -> StructType:

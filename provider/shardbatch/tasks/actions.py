@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from shardbatch.hooks.leases import Leases
+from shardbatch.hooks.leases import Leases, existing_store
 from shardbatch.hooks.names import namespace_of
-from shardbatch.hooks.settings import chosen_leases, default_staging, deployment_id
+from shardbatch.hooks.settings import archive_setting, chosen_leases, default_staging, deployment_id
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import Stream
 from shardbatch.tasks.liveness import liveness
+from shardbatch.tasks.positions import source_of, way_of
 
 if TYPE_CHECKING:
     from shardbatch.control.action import Done
@@ -70,9 +72,8 @@ class Actions:
         chosen = verb.chosen(lambda argument: getattr(given, argument.parameter))
         leases = self.store_of()
         namespace = namespace_of(self.app_name, self.stream.stream_name)
-        store = replace(leases, create=False).open()
-        try:
-            store.prepare()
+        opened = contextlib.closing(replace(leases, create=True).open()) if verb.positions else existing_store(leases)
+        with opened as store:
             found = act(
                 verb,
                 store,
@@ -83,9 +84,8 @@ class Actions:
                 liveness=liveness(deployment_id(leases)),
                 staging=self.staging or default_staging(),
                 chosen=chosen,
+                stream=self.stream,
             )
-        finally:
-            store.close()
         for item in found:
             say("%s %s of %s: %s. %s", item.kind, item.name, item.owner or "no owner", item.result, _rest(item))
         return _answer(name, found, preview)
@@ -102,6 +102,7 @@ def act(
     liveness: Liveness,
     staging: Staging | None,
     chosen: Mapping[str, Any],
+    stream: Stream | None = None,
 ) -> tuple[Any, ...]:
     """Do what a verb does, or only say it, with what it needs beside the rows: what it refuses, it refuses here for
     tasks and for the command line alike.
@@ -109,9 +110,15 @@ def act(
     :param liveness: says whether an owner is over.
     :param staging: opened for a verb that reaches staging.
     :param chosen: what the use-case takes.
+    :param stream: opened for a verb that takes positions.
     """
     needs: dict[str, Any] = {}
-    if verb.asks:
+    if verb.positions:
+        assert stream is not None, verb.name
+        with contextlib.closing(source_of(stream)) as source:
+            given = {**chosen, "form": way_of(chosen["form"]).form, "source": source}
+            return verb.act(store, namespace, actor=actor, reason=reason, dry_run=preview, **given)
+    if verb.asks or verb.archives:
         needs["liveness"] = liveness
     if verb.staging:
         needs["landing"] = None if staging is None else staging.open()
@@ -119,6 +126,8 @@ def act(
         from shardbatch.landing.location import place
 
         needs["place"] = place
+    if verb.archives and chosen["archive_for"] is None:
+        chosen = {**chosen, "archive_for": archive_setting()}
     return verb.act(store, namespace, actor=actor, reason=reason, dry_run=preview, **needs, **chosen)
 
 

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.errors import ConfigurationError, ShardbatchError
-from shardbatch.hooks.leases import Leases
+from shardbatch.hooks.leases import Leases, existing_store
 from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.settings import default_staging, deployment_id
 from shardbatch.hooks.staging import Staging
@@ -27,6 +26,8 @@ def files_of(batch: Batch) -> Files:
     """Whether a batch's files are in staging, as far as this machine can see."""
     from shardbatch.control.replay_run import Files
 
+    if batch.retired_ms is not None:
+        return Files("going: it was retired, after archive_for", gone=True)
     try:
         gone = _staging(batch.namespace, batch).open().missing_files(batch.namespace, batch.batch_id)
     except (ShardbatchError, ImportError) as error:
@@ -71,9 +72,7 @@ def order_replay(
 
     namespace = namespace_of(app_name, stream_name)
     deployment = deployment_id(leases)
-    store = replace(leases, create=False).open()
-    try:
-        store.prepare()
+    with existing_store(leases) as store:
         planned = plan_replay(
             store,
             namespace,
@@ -89,8 +88,6 @@ def order_replay(
             return planned, ""
         actor = f"task {ti.task_id} of DAG {ti.dag_id}, run {ti.run_id},"
         return planned, note_replay(store, namespace, planned, actor=actor, reason=reason)
-    finally:
-        store.close()
 
 
 def _run_id(batch_id: str, ti: Any) -> str:

@@ -50,7 +50,7 @@ def shown(folder: Path) -> list[str]:
 
 
 def test_no_file_is_seen_under_its_name_before_the_slice_is_finished(tmp_path: Path, area: StagingArea) -> None:
-    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON, 1)
     for first in range(0, 1000, 50):
         writer.write(page(first, 50, size=100))
     assert shown(tmp_path) == []
@@ -63,7 +63,7 @@ def test_no_file_is_seen_under_its_name_before_the_slice_is_finished(tmp_path: P
 
 
 def test_a_killed_read_leaves_only_hidden_files(tmp_path: Path, area: StagingArea) -> None:
-    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON, 1)
     writer.write(page(0, 500, size=100))
     del writer
 
@@ -78,7 +78,7 @@ def test_a_mount_that_went_away_is_not_replaced_by_a_folder(tmp_path: Path) -> N
     shutil.rmtree(place)
 
     for act in (
-        lambda: area.slice(NAMESPACE, "shard-0", TRIM_HORIZON),
+        lambda: area.slice(NAMESPACE, "shard-0", TRIM_HORIZON, 1),
         lambda: area.write_manifest(NAMESPACE, "b-1", b"{}"),
         lambda: area.note_attempt(NAMESPACE, "b-1", 1),
         lambda: area.check(NAMESPACE),
@@ -96,7 +96,7 @@ def test_a_folder_without_permission_is_named_with_the_remedy(closed_folder: Pat
             act()
         assert "permission" in str(failure.value)
 
-    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON, 1)
     writer.write(page(0, 10))
     with pytest.raises(StagingError, match="permission"):
         writer.finish()
@@ -138,7 +138,7 @@ def test_an_unknown_compression_is_refused_at_once() -> None:
 def test_compression_can_be_chosen(tmp_path: Path, compression: str) -> None:
     import pyarrow.parquet as pq
 
-    writer = StagingArea(str(tmp_path), compression=compression).slice(NAMESPACE, "shard-0", TRIM_HORIZON)
+    writer = StagingArea(str(tmp_path), compression=compression).slice(NAMESPACE, "shard-0", TRIM_HORIZON, 1)
     writer.write(page(0, 10))
     file = writer.finish()[0]
 

@@ -18,6 +18,7 @@ from botocore.config import Config
 import shardbatch
 from shardbatch import Staging
 from shardbatch.core.position import TRIM_HORIZON
+from shardbatch.core.rows import Namespace
 from shardbatch.errors import StagingError
 from shardbatch.hooks.staging import s3_file_system
 from shardbatch.landing import s3_streams
@@ -89,7 +90,7 @@ def test_an_object_of_any_size_reads_back(bucket: Bucket, unique_name: str, size
 
 def test_an_abandoned_slice_leaves_neither_object_nor_parts(bucket: Bucket, client: Any, unique_name: str) -> None:
     area = StagingArea(f"s3://{bucket.name}/{unique_name}", bucket.filesystem, compression="none")
-    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON, 1)
     for first in range(0, 50_000, 1_000):
         writer.write(page(first, 1_000, size=1_000))
     assert client.list_multipart_uploads(Bucket=bucket.name)["Uploads"]
@@ -136,7 +137,7 @@ def test_closing_does_not_show_what_could_not_be_written() -> None:
 def test_an_upload_that_fails_is_ended_and_shows_nothing() -> None:
     with recorder(refuse_the_second_part) as server:
         area = StagingArea("s3://lake/staging", over(server), compression="none")
-        writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON)
+        writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON, 1)
         with pytest.raises(StagingError, match="AccessDenied") as told:
             land(writer, 100)
         writer.abandon()
@@ -148,7 +149,7 @@ def test_an_upload_that_fails_is_ended_and_shows_nothing() -> None:
 def test_an_abandoned_slice_is_never_completed() -> None:
     with recorder() as server:
         writer = StagingArea("s3://lake/staging", over(server), compression="none").slice(
-            NAMESPACE, "shard-0", TRIM_HORIZON
+            NAMESPACE, "shard-0", TRIM_HORIZON, 1
         )
         for first in range(0, 50_000, 1_000):
             writer.write(page(first, 1_000, size=1_000))
@@ -329,7 +330,60 @@ def test_a_process_that_was_forked_is_told_to_open_its_own(monkeypatch: pytest.M
 
 def test_the_sizes_of_a_small_slice_are_those_of_the_objects(bucket: Bucket, client: Any, unique_name: str) -> None:
     area = StagingArea(f"s3://{bucket.name}/{unique_name}", bucket.filesystem, sizes=SMALL)
-    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON, 1)
     writer.write(page(0, 300, size=100))
     for file in writer.finish():
         assert client.head_object(Bucket=bucket.name, Key=f"{unique_name}/{file.path}")["ContentLength"] == file.bytes
+
+
+def test_the_uploads_of_dead_reads_are_found_and_aborted_and_others_stay(
+    bucket: Bucket, client: Any, unique_name: str
+) -> None:
+    area = StagingArea(f"s3://{bucket.name}/{unique_name}", bucket.filesystem)
+    folders = [f"etl/orders/slices/shard-0/5-t{tenure}-{'0a' * 8}" for tenure in (7, 8)]
+    begun = {}
+    for folder in folders:
+        key = f"{unique_name}/{folder}/part-00000.parquet"
+        begun[folder] = client.create_multipart_upload(Bucket=bucket.name, Key=key)["UploadId"]
+        client.upload_part(Bucket=bucket.name, Key=key, UploadId=begun[folder], PartNumber=1, Body=b"x" * 1_000)
+    elsewhere = client.create_multipart_upload(Bucket=bucket.name, Key=f"{unique_name}/etl/orders/other")["UploadId"]
+    namespace = Namespace("etl", "orders")
+
+    dead, living = area.cleaner.slices(namespace)
+    assert [(one.tenure, one.files, one.bytes) for one in (dead, living)] == [(7, 0, 0), (8, 0, 0)]
+    assert [(one.upload_id, one.bytes) for one in dead.uploads] == [(begun[folders[0]], 1_000)]
+    for _ in range(2):  # another clean-up may have been first
+        area.cleaner.remove_slice(dead)
+
+    left = client.list_multipart_uploads(Bucket=bucket.name, Prefix=unique_name)["Uploads"]
+    assert {one["UploadId"] for one in left} == {begun[folders[1]], elsewhere}
+    assert [one.tenure for one in area.cleaner.slices(namespace)] == [8]
+
+
+def test_uploads_of_more_than_one_page_are_all_found() -> None:
+    """A server tells up to a thousand at once."""
+
+    def answer(asked: Asked) -> Answer:
+        if "?uploads" not in asked.path:
+            parts = "<Part><PartNumber>1</PartNumber><Size>7</Size></Part>"
+            return Answer(200, f"<ListPartsResult>{parts}</ListPartsResult>")
+        number = 2 if "key-marker" in asked.path else 1
+        more = "true" if number == 1 else "false"
+        return Answer(
+            200,
+            f"<ListMultipartUploadsResult><IsTruncated>{more}</IsTruncated><NextKeyMarker>k</NextKeyMarker>"
+            f"<NextUploadIdMarker>u</NextUploadIdMarker><Upload><Key>s/f{number}/p</Key><UploadId>u{number}</UploadId>"
+            "</Upload></ListMultipartUploadsResult>",
+        )
+
+    with recorder(answer) as server:
+        assert over(server).handler.uploads("lake/s") == [("lake/s/f1/p", "u1", 7), ("lake/s/f2/p", "u2", 7)]
+
+
+def test_a_role_that_may_not_list_uploads_is_told_what_to_allow() -> None:
+    body = "<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
+    with recorder(lambda asked: Answer(403, body)) as server:
+        area = StagingArea("s3://lake/staging", over(server))
+        with pytest.raises(StagingError, match="s3:ListBucketMultipartUploads") as caught:
+            area.cleaner.slices(Namespace("etl", "orders"))
+    assert "docs/iam.md" in caught.value.remedy

@@ -181,6 +181,9 @@ def test_a_server_on_a_still_clock_reports_that_time() -> None:
         client.create_stream(StreamName="s", ShardCount=1)
         summary = client.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
         assert summary["StreamCreationTimestamp"].timestamp() == 1_700_000_000.0
+        server.clock.advance(86_400.9)
+        headers = client.list_streams()["ResponseMetadata"]["HTTPHeaders"]
+        assert headers["date"] == "Wed, 15 Nov 2023 22:13:20 GMT"  # cut off to whole seconds
 
 
 def test_everything_can_be_steered_from_outside(server: StreamServer, client: Any) -> None:

@@ -9,9 +9,10 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from shardbatch.core.ports import Capabilities, Page, Words
+from shardbatch.core.ports import Capabilities, Page
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, Kind, Position, after
 from shardbatch.core.shard import Shard
+from shardbatch.core.words import Words
 from shardbatch.errors import SourceError, StreamNotFound
 from shardbatch.sources.records import batch_of
 from tests.support.lines.files import Line, LineFiles

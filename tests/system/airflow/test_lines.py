@@ -20,7 +20,15 @@ def test_runs_of_a_stream_of_lines(airflow: Deployment) -> None:
     run, state = airflow.run("lines")
     assert state == "success"
     assert airflow.output("lines") == ["a", "b", "c"]
-    assert airflow.xcom("lines", run, "commit", "committed")["records"] == 3
+    outcome = airflow.xcom("lines", run, "commit", "committed")
+    assert outcome["records"] == 3
+    assert airflow.client.xcom("lines", run, "look") == {
+        "application": "test/lines",
+        "committed_batches": 1,
+        "shards": {first: "free", second: "free"},
+        "batches": [[outcome["batch_id"], "COMMITTED", 3]],
+        "latest": outcome["batch_id"],
+    }
 
     empty, state = airflow.run("lines")
     assert state == "success"

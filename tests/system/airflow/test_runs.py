@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,42 @@ pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.timeout(900)]
 ALL = ("claim", "freeze", "work", "commit")
 #: A DAG whose runs over an interval have an owner that no key of a row has room for.
 INTERVAL, RUN = "интервал" * 14, "manual__" + "r" * 92
+
+
+#: Libraries that say nothing at the level of Airflow's task logs in a run that goes well, if they keep their own.
+LOUD = ("botocore.", "boto3.", "urllib3.", "pyarrow", "sqlalchemy.", "DEBUG")
+
+
+def _the_logs_tell_the_story(airflow: Deployment, run_id: str, outcome: dict[str, Any]) -> None:
+    """Each task says once what it did; each shard from where to where it was read, and why no further."""
+    log = {name: airflow.log("whole", run_id, name) for name in ("claim", "freeze", "work", "commit", "report")}
+    reads = [airflow.log("whole", run_id, "read", map_index=index) for index in (0, 1)]
+    batch_id = outcome["batch_id"]
+    told = {
+        "claim": "Claimed 3 shards in 2 read tasks.",
+        "freeze": f"Froze batch {batch_id}: 300 records of 3 shards.",
+        "work": f"Attempt 1 of batch {batch_id}: this task ended well;",
+        "commit": airflow.xcom("whole", run_id, "commit", "summary"),
+        "report": "Every shard was read, and none waits behind a gap.",
+    }
+    for name, words in told.items():
+        assert log[name].count(words) == 1, f"{name}: {log[name]}"
+    shards = {lease.shard_id: str(lease.checkpoint) for lease in airflow.leases("whole")}
+    for shard, place in shards.items():
+        [line] = [line for text in reads for line in text.splitlines() if f"Shard {shard}: " in line]
+        where = f", from TRIM_HORIZON to {place}, read to the tip as of the run's start"
+        assert re.search(rf"Shard {shard}: \d+ records that arrived \S+Z/\S+Z{re.escape(where)}", line), line
+    assert all(len(re.findall(r"Read task \S+: \d+ records", text)) == 1 for text in reads)
+    summary = (
+        rf"Committed batch {batch_id}: 300 records that arrived (\S+)/(\S+), 0 gaps; 3 checkpoints moved, 0 shards"
+    )
+    times = re.search(summary, told["commit"])
+    assert times is not None
+    began, ended = (datetime.fromisoformat(text) for text in times.groups())
+    assert timedelta(0) <= ended - began < timedelta(minutes=5)
+    assert abs(datetime.now(UTC) - ended) < timedelta(minutes=10)
+    for name, text in {**log, **{f"read[{index}]": text for index, text in enumerate(reads)}}.items():
+        assert [word for word in LOUD if word in text] == [], f"{name}: {text}"
 
 
 def test_full_empty_and_drained_runs(airflow: Deployment) -> None:
@@ -40,9 +78,16 @@ def test_full_empty_and_drained_runs(airflow: Deployment) -> None:
     [event] = airflow.events("whole")
     assert (event["extra"]["records"], event["extra"]["batch_id"]) == (300, outcome["batch_id"])
 
+    _the_logs_tell_the_story(airflow, first, outcome)
+
     # Nothing new: no work, no event, and the run is green.
     empty, state = airflow.run("whole")
     assert state == "success"
+    nothing = "Nothing new: no shard had records or a gap to tell, so there is no batch and no checkpoint moves."
+    assert airflow.xcom("whole", empty, "commit", "summary") == nothing
+    assert nothing in airflow.log("whole", empty, "commit")
+    quiet = "".join(airflow.log("whole", empty, "read", map_index=index) for index in (0, 1))
+    assert quiet.count("shards had nothing new, read to the tip as of the run's start: shardId-") == 2
     states = airflow.states("whole", empty)
     assert {task for task, state in states.items() if state != "success"} == {"work"}
     assert len(airflow.events("whole")) == 1

@@ -60,6 +60,7 @@ def test_a_change_has_typed_keys_and_images(batch_of: Any) -> None:
         ("event_name", "string"),
         *((name, struct) for name in ("keys", "new", "old")),
         ("created_at", "timestamp"),
+        ("version", "string"),
         ("sequence_number", "string"),
         ("shard_id", "string"),
         ("shard_generation", "int"),
@@ -115,8 +116,9 @@ def test_what_does_not_fit_goes_apart_with_its_path_and_fails_the_frame(batch_of
     fitting, rejects = changed.apart()
 
     assert [row.sequence_number for row in fitting.orderBy("record_index").collect()] == ["10", "99"]
-    assert rejects.columns == [*batch.records().columns, "path", "reason"]
+    assert rejects.columns == [*batch.records().columns, "version", "path", "reason"]
     rows = rejects.orderBy("record_index").collect()
+    assert [row.version for row in rows] == [f"2026-01-01T00:00:00.000/{11 + n:040}" for n in range(len(bad))]
     assert [(row.path, row.reason) for row in rows] == [(path, reason) for _, path, reason in MISFITS]
     records = batch.records().orderBy("record_index").collect()[1:-1]
     assert [row[: len(batch.records().columns)] for row in rows] == [tuple(record) for record in records]
@@ -195,6 +197,50 @@ def test_the_last_image_of_each_item_follows_it_into_the_children_of_its_shard(
     found = {row.keys.id: (row.deleted, row.new and row.new.price, row.sequence_number) for row in fitting.collect()}
     assert found == {"a": (False, 3, "16"), "b": (True, None, "15"), "c": (False, 1, "10"), "d": (False, 2, "14")}
     assert [(row.sequence_number, row.path) for row in rejects.collect()] == [("17", "new.price")]
+
+
+KEY_A, KEY_B, KEY_C = ({"id": {"S": name}} for name in "abc")
+
+
+def priced(number: int, key: dict[str, Any], price: str | None, seconds: int = 0) -> Change:
+    return Change(number, seconds, key, None if price is None else {**key, "price": {"N": price}}, old=key)
+
+
+#: Batches in the order in which they were read: the clock runs backwards, and a number gains a digit.
+HISTORY = [
+    [priced(97, KEY_A, "1", 50), priced(98, KEY_B, "1", 50), priced(99, KEY_C, "1", 50)],
+    [priced(100, KEY_A, "2", 40), priced(101, KEY_B, None, 40)],
+    [priced(1000, KEY_C, "1000", 30)],
+]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (0, 1, 2, 0), (1, 0, 2, 1, 0)])
+def test_a_table_that_takes_greater_versions_is_right_in_whatever_order_batches_come(
+    spark: SparkSession, area: StagingArea, order: tuple[int, ...]
+) -> None:
+    table: dict[str, Any] = {}
+    for at in order:
+        frozen = freeze_changes(area, {f"s-{at}": HISTORY[at]}, batch_id=f"batch-{at}")
+        latest, unfit = latest_images(open_batch(spark, frozen.uri, 1), "id STRING, price DECIMAL(5, 2)").apart()
+        marked = latest.unionByName(unfit.select("partition_key", "version", "reason"), allowMissingColumns=True)
+        for row in marked.collect():
+            if row.partition_key not in table or row.version > table[row.partition_key].version:
+                table[row.partition_key] = row
+    assert {name: (row.deleted, row.new and row.new.price) for name, row in table.items()} == {
+        '{"id":{"S":"a"}}': (False, Decimal(2)),
+        '{"id":{"S":"b"}}': (True, None),
+        '{"id":{"S":"c"}}': (None, None),
+    }
+
+
+def test_a_new_stream_of_the_table_has_greater_versions(spark: SparkSession, area: StagingArea) -> None:
+    found = []
+    for label, number in (("2026-01-01T00:00:00.000", 10**25), ("2026-01-02T00:00:00.000", 1)):
+        arn = f"arn:aws:dynamodb:eu-west-1:123456789012:table/orders/stream/{label}"
+        frozen = freeze_changes(area, {"s-0": [priced(number, KEY_A, "1")]}, batch_id=label[:10], stream_id=arn)
+        found += [row.version for row in changes(open_batch(spark, frozen.uri, 1), PRICES).frame.collect()]
+    assert found == sorted(found)
+    assert len(set(found)) == 2
 
 
 @pytest.mark.parametrize("view", ["KEYS_ONLY", "OLD_IMAGE"])

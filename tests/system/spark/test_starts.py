@@ -10,7 +10,8 @@ import pytest
 
 from shardbatch.core.decision import Decision
 from shardbatch.core.rows import Namespace
-from shardbatch.errors import ConfigurationError, LeaseLost, NothingFinished, OutputTaken, StagingError
+from shardbatch.errors import ConfigurationError, LeaseLost, NothingFinished, OutputTaken, SlicesGone, StagingError
+from shardbatch.landing import layout
 from shardbatch.spark import open_batch, read_committed
 from tests.support.batches import NAMESPACE, Frozen, freeze
 
@@ -261,3 +262,17 @@ def test_check_refuses_when_a_newer_attempt_was_opened(spark: SparkSession, area
         batch.check()
     with pytest.raises(StagingError, match="Attempt 11"):
         open_batch(spark, frozen.uri, 11).check()
+
+
+def test_check_refuses_once_clean_up_removes_the_batch(spark: SparkSession, area: StagingArea) -> None:
+    frozen = freeze(area, {"s-0": 1})
+    batch = open_batch(spark, frozen.uri, frozen.open_attempt(9))
+    area._files.write(
+        f"{area.root}/{layout.attempts_folder(NAMESPACE, frozen.manifest.batch_id)}/{layout.RETIRED}", b"{}"
+    )
+
+    with pytest.raises(SlicesGone, match="never committed again"):
+        batch.check()
+    area.cleaner.remove_batch(NAMESPACE, frozen.manifest.batch_id)
+    with pytest.raises(StagingError, match="Attempt 9"):
+        batch.check()

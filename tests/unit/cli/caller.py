@@ -6,10 +6,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from airflow.cli.cli_config import ActionCommand
+from airflow.cli.cli_config import ActionCommand, GroupCommand
 
 from shardbatch.cli.arguments import GROUP
 
@@ -24,10 +25,17 @@ class Answer:
 
 
 def command(name: str) -> ActionCommand:
-    """A subcommand by its name."""
-    (found,) = [each for each in GROUP.subcommands if each.name == name]
-    assert isinstance(found, ActionCommand)
-    return found
+    """A subcommand by its name, which has two words in a group."""
+    return dict(commands())[name]
+
+
+def commands(group: GroupCommand = GROUP, above: str = "") -> Iterator[tuple[str, ActionCommand]]:
+    """All subcommands, by their names."""
+    for each in group.subcommands:
+        if isinstance(each, ActionCommand):
+            yield above + each.name, each
+        else:
+            yield from commands(each, f"{above}{each.name} ")
 
 
 def call(name: str, *words: str) -> Answer:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,8 +20,10 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from shardbatch import (
     AcceptGapOperator,
     AdoptRootOperator,
+    CleanStagingOperator,
     DropBatchOperator,
     ForgetRootOperator,
+    ImportPositionsOperator,
     KinesisStream,
     ParkBatchOperator,
     ReleaseOperator,
@@ -287,6 +290,29 @@ REFUSED: list[tuple[str, Any, tuple[str, ...], dict[str, Any], str]] = [
     ("forget-root", ForgetRootOperator, ("--root", "/x", "--batch", "b7"), {"root": "/x", "batch_id": "b7"}, "'b7'"),
     ("adopt-root", AdoptRootOperator, ("--root", "/lake"), {"root": "/lake"}, "Give --staging (staging= of the"),
     ("sum-markers", SumMarkersOperator, ("--root", "/lake"), {"root": "/lake"}, "Give --staging (staging= of the"),
+    ("gc", CleanStagingOperator, (), {}, "Give --staging (staging= of the"),
+    ("gc", CleanStagingOperator, ("--archive-for", "-1"), {"archive_for": "{{ -1 }}"}, "'-1' is not a number of days"),
+    (
+        "positions import",
+        ImportPositionsOperator,
+        (os.devnull, "--format", "bloop"),
+        {"positions": "", "format": "bloop"},
+        "InvalidToken: The positions are not JSON",
+    ),
+    (
+        "positions import",
+        ImportPositionsOperator,
+        (os.devnull, "--format", "json"),
+        {"positions": "", "format": "{{ 'json' }}"},
+        "Choose 'bloop'",
+    ),
+    (
+        "positions import",
+        ImportPositionsOperator,
+        (os.devnull, "--format", "bloop", "--start", "5"),
+        {"positions": "", "format": "bloop", "start": "5"},
+        "may be a date",
+    ),
 ]
 
 

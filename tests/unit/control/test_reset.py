@@ -136,6 +136,7 @@ def test_a_preview_warns_of_records_that_would_be_passed_over(rig: Rig) -> None:
         (after(sent[0]), False),
         (at_timestamp(rig.stream.now_ms + 9_000), True),
         (at_timestamp(rig.stream.now_ms - 9_000), False),
+        (after(sent[0], 0, rig.stream.now_ms + 9_000), True),
     ):
         (item,) = told(reset, rig, shards=[shard_id], to=to, dry_run=True)
         assert ("SKIPS" in item.effect) == skips, item.effect
@@ -248,7 +249,7 @@ def half_done(rig: Rig, at: int, shards: list[str]) -> None:
 
 def test_no_run_takes_what_a_dead_reset_holds_however_long_it_stands_still(rig: Rig) -> None:
     parent, low, high, sent = family(rig)
-    half_done(rig, 5, [parent])  # the note, three takes, and two are rewritten
+    half_done(rig, 6, [parent])  # the note, three takes, the count, and two are rewritten
     states = [ResetHolder.parse(row(rig, name).lease_owner) for name in (parent, low, high)]
     assert [holder.rewound for holder in states if holder] == [True, True, False]
     rig.time.ms += 3_000_000
@@ -263,7 +264,7 @@ def test_no_run_takes_what_a_dead_reset_holds_however_long_it_stands_still(rig: 
 
 def test_a_release_leaves_what_a_dead_reset_holds(rig: Rig) -> None:
     parent, _, _, sent = family(rig)
-    half_done(rig, 5, [parent])
+    half_done(rig, 6, [parent])
     before = rig.consumer().leases()
     owner = row(rig, parent).lease_owner  # as `status` names it
     for chosen in ({"owner": owner}, {"shards": [parent]}):
@@ -275,7 +276,7 @@ def test_a_release_leaves_what_a_dead_reset_holds(rig: Rig) -> None:
 
 def test_a_reset_that_died_while_it_freed_is_only_finished(rig: Rig) -> None:
     parent, _, _, sent = family(rig)
-    half_done(rig, 7, [parent])  # one child is free
+    half_done(rig, 8, [parent])  # one child is free
     assert rig.claim("r1").outcome is Outcome.HELD  # its parent is not, so nobody can begin
     rig.over("r1")
     before = everything(rig)
@@ -296,7 +297,7 @@ def test_half_a_lineage_that_a_dead_reset_left_is_not_freed_when_another_one_giv
     *_, last = rig.stream.split(second)
     sent += rig.stream.put(*"cdefgh")
     drained(rig)
-    half_done(rig, 5, [first])  # all three are taken, and one child is where it was
+    half_done(rig, 6, [first])  # all three are taken, and one child is where it was
     before = {name: row(rig, name).lease_owner for name in mine}
 
     def overtake() -> None:
@@ -506,7 +507,8 @@ def test_a_choice_that_makes_no_sense_is_refused(rig: Rig, chosen: dict[str, Any
 
 def test_targets_are_read_as_people_and_the_list_of_shards_write_them() -> None:
     moment = datetime(2026, 11, 28, tzinfo=UTC)
-    assert target_of("TRIM_HORIZON") == TRIM_HORIZON
+    for word in ("TRIM_HORIZON", "trim_horizon", "Trim_Horizon"):  # B-11
+        assert target_of(word) == TRIM_HORIZON
     assert target_of("2026-11-28T00:00:00+00:00") == target_of(moment) == at_timestamp(1_795_824_000_000)
     assert target_of("2026-11-28T00:00:00Z") == target_of(moment)
     number = "49590338271490256608559692538361571095921575989136588898"
@@ -522,6 +524,8 @@ def test_targets_are_read_as_people_and_the_list_of_shards_write_them() -> None:
     ("text", "told_text"),
     [
         ("LATEST", "not a fixed place"),
+        ("latest", "not a fixed place"),
+        ("shard_end", "the end of a shard"),
         ("SHARD_END", "end of a shard"),
         ("2026-11-28T00:00:00", "no time zone"),
         ("yesterday", "cannot go to 'yesterday'"),

@@ -27,6 +27,7 @@ ALL = (*VERBS.values(), IMPORT_KCL)
 EACH = pytest.mark.parametrize("verb", ALL, ids=lambda verb: verb.name)
 #: What every verb takes on the command line.
 COMMON = {"--app-name", "--stream-name", "--leases", "--reason", "--yes", "--output"}
+SHORT = re.compile(r"-\w")
 #: What an action is given, and not the use-case.
 OF_ACTION = {"scope", "force"}
 #: Arguments that the page tells of once for all verbs that have them.
@@ -37,9 +38,9 @@ OF_AIRFLOW = {"wait_for_completion", "poke_interval"}
 
 @EACH
 def test_every_verb_is_a_command_with_its_arguments(verb: Verb) -> None:
-    flags = {flag for argument in command(verb.name).args for flag in argument.flags if flag.startswith("--")}
-    staging = {"--staging"} if verb.staging else set()
-    assert flags == COMMON | staging | {argument.flag for argument in verb.arguments}
+    flags = {flag for argument in command(verb.name).args for flag in argument.flags if not SHORT.fullmatch(flag)}
+    more = ({"--staging"} if verb.staging else set()) | ({"--conn-id", "--region"} if verb.positions else set())
+    assert flags == COMMON | more | {argument.flag for argument in verb.arguments}
     assert command(verb.name).help == verb.help
 
 
@@ -106,7 +107,8 @@ def test_the_table_is_read_without_any_use_case() -> None:
         "print(sorted(name for name in sys.modules if name.startswith('shardbatch.')))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(["shardbatch.control", "shardbatch.control.verb", "shardbatch.control.verbs"])
+    loaded = ["", ".position_verbs", ".verb", ".verbs"]
+    assert done.stdout.strip() == str([f"shardbatch.control{name}" for name in loaded])
 
 
 def test_only_verbs_that_ask_take_force() -> None:

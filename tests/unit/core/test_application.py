@@ -25,7 +25,7 @@ HOUR = 3_600_000
         lambda row: row.joined(GROUP),
         lambda row: row.keeping(HOUR, 9),
         lambda row: row.acted("ann"),
-        lambda row: row.imported("ann"),
+        lambda row: row.imported("ann", 5),
         lambda row: row.showing((1, 2)),
         lambda row: row.migrated("ann"),
         lambda row: row.renewed("arn@2", at_timestamp(9), "ann"),
@@ -80,7 +80,9 @@ def test_what_may_be_gone_stays_gone() -> None:
 
 
 def test_an_import_that_is_done_and_a_migration_leave_the_rest() -> None:
-    assert replace(ROW, importing="by ann").imported("done") == replace(ROW, row_count=6, last_action="done")
+    assert replace(ROW, importing="by ann").imported("done", 5) == replace(
+        ROW, row_count=6, last_action="done", complete_from_ms=5
+    )
     old = replace(ROW, schema_version=SCHEMA_VERSION - 1)
     assert old.migrated("by ann") == replace(ROW, row_count=6, last_action="by ann")
 

@@ -20,6 +20,7 @@ from tests.support.transitions import Cell, cells, diagram, edges, public_functi
 #:
 #: due, sent, quiet  it is committed, and its event waits for a commit, has been sent, or is not owed
 #: interval          it is an interval run's and is committed; withdrawn: and was taken back
+#: retired           its archive time is over
 #: kept, dropped     it was set aside: it is decided without output, its slices are kept for a replay, or not any more
 WORKING = """
            adopt   disown  open_attempt  open_replay  heartbeat  close_attempt
@@ -33,19 +34,21 @@ interval   -       -       interval      interval     interval   interval
 withdrawn  -       -       withdrawn     withdrawn    withdrawn  withdrawn
 kept       -       -       kept          kept         kept       kept
 dropped    -       -       dropped       dropped      dropped    dropped
+retired    -       -       -             -            retired    retired
 """
 DECIDING = """
-           decide  send_event  redecide  redecide+again  withdraw   park    unpark  discard  set_aside  drop
-frozen     due     -           -         -               -          parked  -       void     kept       -
-parked     -       -           -         -               -          -       frozen  void     kept       -
-void       -       -           -         -               -          -       -       -        -          -
-due        -       sent        due       -               -          -       -       -        -          -
-sent       -       sent        sent      -               -          -       -       -        -          -
-quiet      -       -           quiet     -               -          -       -       -        -          -
-interval   -       interval    interval  -               withdrawn  -       -       -        -          -
-withdrawn  -       withdrawn   interval  -               withdrawn  -       -       -        -          -
-kept       -       -           quiet     -               -          -       -       -        -          dropped
-dropped    -       -           quiet     -               -          -       -       -        -          -
+           decide  send_event  redecide  redecide+again  withdraw   park    unpark  discard  set_aside  drop     retire
+frozen     due     -           -         -               -          parked  -       void     kept       -        -
+parked     -       -           -         -               -          -       frozen  void     kept       -        -
+void       -       -           -         -               -          -       -       -        -          -        -
+due        -       sent        due       -               -          -       -       -        -          -        retired
+sent       -       sent        sent      -               -          -       -       -        -          -        retired
+quiet      -       -           quiet     -               -          -       -       -        -          -        retired
+interval   -       interval    interval  -               withdrawn  -       -       -        -          -        retired
+withdrawn  -       withdrawn   interval  -               withdrawn  -       -       -        -          -        retired
+kept       -       -           quiet     -               -          -       -       -        -          dropped  -
+dropped    -       -           quiet     -               -          -       -       -        -          -        retired
+retired    -       retired     -         -               -          -       -       -        -          -        -
 """
 #: What a refusal says, by function.
 REFUSALS = {
@@ -63,6 +66,7 @@ REFUSALS = {
     "discard": "only an undecided batch is discarded",
     "set_aside": "only an undecided batch is set aside",
     "drop": "only a batch that is kept aside is dropped",
+    "retire": "only a committed batch that is not kept aside is retired, once",
 }
 #: Functions that make a row where there was none.
 MAKING = {"void"}
@@ -83,6 +87,7 @@ RULES = {
     "discard": "B6",
     "set_aside": "B9",
     "drop": "B16",
+    "retire": "B17",
 }
 #: Rows that are made: no transition of a row.
 MADE = {("*", "FROZEN", "B1"), ("*", "VOID", "B2")}
@@ -105,9 +110,10 @@ STATES = {
     "sent": batches.send_event(decided(), "run/0/7", 8),
     "quiet": decided(records=0),
     "interval": decided(scope="backfill", from_ms=1, to_ms=2),
-    "withdrawn": batches.withdraw(decided(scope="backfill", from_ms=1, to_ms=2), NOTE, ("out",)),
+    "withdrawn": batches.withdraw(decided(scope="backfill", from_ms=1, to_ms=2), NOTE, ("out",), 8),
     "kept": batches.set_aside(FROZEN, NOTE, 7),
     "dropped": batches.drop(batches.set_aside(FROZEN, NOTE, 7), NOTE),
+    "retired": batches.retire(decided(), NOTE, 8),
 }
 
 
@@ -115,6 +121,8 @@ def state_of(batch: Batch) -> str:
     """The name of a batch's state."""
     if batch.state is not BatchState.COMMITTED:
         return batch.state.value.lower()
+    if batch.retired_ms is not None:
+        return "retired"
     if batch.interval:
         return "interval" if batch.set_aside is None else "withdrawn"
     if batch.set_aside is not None:
@@ -133,12 +141,13 @@ CALLS: dict[str, Callable[[Batch], Batch]] = {
     "send_event": lambda row: batches.send_event(row, "run/1/7", NOW),
     "redecide": lambda row: batches.redecide(row, STARTS, row.decided + 1, NOTE, roots=("out",)),
     "redecide+again": lambda row: batches.redecide(row, STARTS, row.decided, NOTE, roots=("out",)),
-    "withdraw": lambda row: batches.withdraw(row, NOTE, ("out",)),
+    "withdraw": lambda row: batches.withdraw(row, NOTE, ("out",), NOW),
     "park": lambda row: batches.park(row, NOTE),
     "unpark": lambda row: batches.unpark(row, NOTE),
     "discard": lambda row: batches.discard(row, NOTE),
     "set_aside": lambda row: batches.set_aside(row, NOTE, NOW),
     "drop": lambda row: batches.drop(row, NOTE),
+    "retire": lambda row: batches.retire(row, NOTE, NOW),
 }
 CELLS = cells(WORKING) + cells(DECIDING)
 ALLOWED = [cell for cell in CELLS if not cell.refused]

@@ -45,6 +45,7 @@ SLICE = Slice(
     min_arrival_ms=1,
     max_arrival_ms=2,
     waiting=Waiting(1.5, 2, 3),
+    tip_ms=4,
 )
 ROWS: dict[str, Row] = {
     "shard_lease, full": Lease(
@@ -68,6 +69,8 @@ ROWS: dict[str, Row] = {
         begins=at_timestamp(11),
         skipped=(GAP, Gap(TRIM_HORIZON)),
         staging="s3://lake/staging",
+        committed_to="12@5/2",
+        tenure=40,
     ),
     "shard_lease, bare": Lease(NAMESPACE, "", "s-1", None, 1, TRIM_HORIZON),
     "batch, full": Batch(
@@ -109,6 +112,7 @@ ROWS: dict[str, Row] = {
         claims=("c1", "c2"),
         event="run/0/7",
         event_ms=6,
+        retired_ms=9,
     ),
     "batch, aside": Batch(NAMESPACE, "", "b-1", "", 1, BatchState.COMMITTED, set_aside="kept"),
     "batch, bare": Batch(NAMESPACE, "", "b-1", "", 1, BatchState.VOID),
@@ -127,6 +131,10 @@ ROWS: dict[str, Row] = {
         importing="from KCL",
         shown_intervals=((1, 2), (3, 4)),
         start_places=(("s-1", after("7")),),
+        key_space=KeyRange(0, 2**128 - 1),
+        listed_whole_ms=12,
+        reset_count=13,
+        complete_from_ms=14,
     ),
     "application, bare": Application(NAMESPACE, "arn@1", TRIM_HORIZON, 1),
     "interval_output, full": IntervalOutput(NAMESPACE, (3, 1_800_000_000_000), 7, 2, ("out", "réjects")),

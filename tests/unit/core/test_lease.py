@@ -248,6 +248,10 @@ def test_what_no_transition_may_leave_out_or_touch(cell: Cell) -> None:
     changed = CALLS[cell.call](row)
     assert (changed.key, changed.lease_count, changed.updated_at_ms) == (row.key, row.lease_count + 1, NOW)
     assert (changed.parent_shard_ids, changed.hash_range) == (row.parent_shard_ids, row.hash_range)
+    if cell.function in ("take", "seize"):
+        assert changed.tenure == changed.lease_count > row.tenure
+    else:
+        assert changed.tenure == row.tenure
     if changed.checkpoint != row.checkpoint:
         assert cell.function in ("roll_forward", "rewind")
     if row.pending and not changed.pending:

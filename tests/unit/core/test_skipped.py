@@ -30,6 +30,13 @@ from shardbatch.core.slice import Gap
         (at_timestamp(50), None, at_timestamp(50), False),
         (after("5", 0, 50), None, at_timestamp(51), True),
         (after("5", 0, 50), None, at_timestamp(50), False),
+        (after("5"), 100, after("5", 0, 101), True),
+        (after("5"), 100, after("5", 0, 100), False),
+        (after("5"), None, after("5", 0, 1), True),
+        (after("5"), 100, after("3", 0, 101), True),
+        (after("5", 0, 50), None, after("5", 0, 51), True),
+        (after("5", 0, 50), None, after("5", 0, 50), False),
+        (after("5", 0, 50), None, after("5"), False),
         (SHARD_END, 100, at_timestamp(1000), False),
     ],
 )
@@ -37,6 +44,10 @@ def test_whether_records_may_be_passed_over(
     place: Position, arrival: int | None, target: Position, expected: bool
 ) -> None:
     assert passes_over(place, arrival, target) is expected
+
+
+def test_a_search_ends_what_it_passes_over_at_its_instant() -> None:
+    assert passed(after("5"), 100, after("5", 0, 900), "ann").to_ms == 900
 
 
 def test_what_is_left_of_it_after_another_reset() -> None:

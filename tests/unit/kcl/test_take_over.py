@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from shardbatch.control.action import Done
+from shardbatch.control.status import committed_up_to
 from shardbatch.core.batch import BatchState
+from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after, at_timestamp
 from shardbatch.core.rows import APPLICATION, SHARD_LEASE
@@ -85,6 +87,38 @@ def test_who_why_and_from_where_stand_on_the_rows(rig: Rig) -> None:
     assert (row.importing, row.stream_id, row.start_position) == (None, rig.stream.identity(), TRIM_HORIZON)
     assert "ann imported 2 leases of the KCL table kcl-app: leaving KCL" in (row.last_action or "")
     assert all("leaving KCL" in (each.note or "") for each in rig.consumer().leases())
+
+
+def test_the_watermark_promises_nothing_of_what_kcl_had_read_or_never_wanted(rig: Rig) -> None:
+    kcl, _ = half_read(rig)
+    imported_ms = rig.stream.now_ms
+    bring(rig, kcl)
+    assert committed_up_to(rig.store, rig.namespace).ms is None
+    rig.stream.now_ms += 600_000
+    drained(rig)
+    found = committed_up_to(rig.store, rig.namespace)
+    assert (found.ms or 0) > imported_ms + MARGIN_MS
+    assert found.complete_from_ms == imported_ms + MARGIN_MS
+
+
+@pytest.mark.parametrize(("ahead_ms", "from_ms"), [(-600_000, MARGIN_MS), (600_000, 600_000)])
+def test_the_watermark_promises_nothing_before_the_instant_that_was_given_for_leases_without_a_place(
+    rig: Rig, ahead_ms: int, from_ms: int
+) -> None:
+    (shard,) = rig.stream.shards
+    now = rig.stream.now_ms
+    bring(rig, ScriptedKcl(lease(shard, "LATEST")), start=at_timestamp(now + ahead_ms))
+    assert application(rig).complete_from == now + from_ms
+
+
+def test_where_the_stream_tells_no_time_the_import_is_as_late_as_clocks_may_differ(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kcl, _ = half_read(rig)
+    monkeypatch.setattr(rig.stream, "clock_ms", lambda: None)
+    before = rig.time.ms
+    bring(rig, kcl)
+    assert before + CLOCKS_APART_MS <= (application(rig).complete_from or 0) <= rig.time.ms + CLOCKS_APART_MS
 
 
 def test_a_preview_tells_all_and_changes_nothing_also_beside_live_workers(rig: Rig) -> None:

@@ -31,7 +31,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_no_file_of_a_slice_has_its_name_before_the_slice_is_whole(area: StagingArea, tmp_path: Path) -> None:
-    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, "shard-0", TRIM_HORIZON, 1)
     for first in range(0, 400, 20):
         writer.write(page(first, 20, size=100))
     assert any(path.is_file() for path in tmp_path.rglob("*"))  # it is being written

@@ -17,9 +17,9 @@ ORDERS = Namespace("orders-etl", "orders")
 
 
 def test_ordinary_names_stand_in_paths_as_they_are() -> None:
-    folder = layout.slice_folder(ORDERS, "shardId-000000000001", after("495"), "u1")
+    folder = layout.slice_folder(ORDERS, "shardId-000000000001", after("495"), 41, "u1")
 
-    assert folder == "orders-etl/orders/slices/shardId-000000000001/495-u1"
+    assert folder == "orders-etl/orders/slices/shardId-000000000001/495-t41-u1"
     assert layout.manifest_path(ORDERS, "b-1") == "orders-etl/orders/batches/b-1/manifest.json"
     assert layout.attempt_path(ORDERS, "b-1", 3) == "orders-etl/orders/batches/b-1/attempts/3"
 

@@ -28,7 +28,7 @@ def fill(area: StagingArea) -> None:
     frozen = freeze(area, {"shard-0": 5})
     area.note_attempt(NAMESPACE, frozen.manifest.batch_id, 1)
     area.check(NAMESPACE)
-    writer = area.slice(NAMESPACE, "shard-1", TRIM_HORIZON)
+    writer = area.slice(NAMESPACE, "shard-1", TRIM_HORIZON, 1)
     writer.write(page(0, 20, size=100))
     writer.rest()
 

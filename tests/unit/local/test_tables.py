@@ -201,7 +201,39 @@ def test_what_the_front_does_not_do_is_named(operation: str, fields: Json, membe
     assert f"does not do {member} of {operation}" in raised.value.message
 
 
-@pytest.mark.parametrize("operation", ["Query", "Scan", "TransactWriteItems", "UpdateTimeToLive"])
+def test_a_scan_shows_each_item_once_page_by_page_while_others_come_and_go() -> None:
+    caller = TableCaller()
+    for number in range(10):
+        caller.put_item(str(number), v=A)
+    whole = caller.call("Scan", TableName="orders")
+    assert sorted(item["id"]["S"] for item in whole["Items"]) == sorted(map(str, range(10)))
+    assert (whole["Count"], whole["ScannedCount"], "LastEvaluatedKey" in whole) == (10, 10, False)
+
+    found, cursor = [], {}
+    while True:
+        page = caller.call("Scan", TableName="orders", Limit=3, **cursor)
+        found += page["Items"]
+        if "LastEvaluatedKey" not in page:
+            break
+        cursor = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+        caller.delete_item(page["LastEvaluatedKey"]["id"]["S"])  # its place is known without it
+        caller.update(found[0]["id"]["S"], "SET v = :v", v=B)
+    assert found == whole["Items"]
+    assert caller.call("Scan", TableName="orders", **cursor)["Count"] == 1
+    for more in ({"FilterExpression": "v = :v"}, {"Limit": 0}, {"ExclusiveStartKey": {"p": A}}):
+        assert caller.refused("Scan", TableName="orders", **more) == "ValidationException"
+
+
+def test_a_page_of_a_scan_has_a_megabyte() -> None:
+    caller = TableCaller()
+    for number in range(5):
+        caller.put_item(str(number), v={"S": "x" * 300_000})
+    page = caller.call("Scan", TableName="orders")
+    assert page["Count"] == 4
+    assert caller.call("Scan", TableName="orders", ExclusiveStartKey=page["LastEvaluatedKey"])["Count"] == 1
+
+
+@pytest.mark.parametrize("operation", ["Query", "TransactWriteItems", "UpdateTimeToLive"])
 def test_an_operation_that_is_missing_is_named(operation: str) -> None:
     with pytest.raises(RefusedError) as raised:
         TableCaller().call(operation, TableName="orders")

@@ -62,6 +62,7 @@ def test_each_read_task_gets_a_small_entry_and_each_claim_a_name_of_its_own(make
     entries = executed(make(), first)
     assert [set(entry) for entry in entries] == [{"group", "label"}] * len(entries)
     assert (first["outcome"], first["batch_id"]) == ("leases", "")
+    assert "summary" not in first  # commit will have it
     executed(make(), again)
     assert again["claim_id"] != first["claim_id"]
 
@@ -76,6 +77,7 @@ def test_with_nothing_to_do_the_named_tasks_are_skipped_and_the_answer_is_empty(
         executed(make(skips=["read", "freeze"]), pushed)
     assert list(caught.value.tasks) == ["read", "freeze"]
     assert (pushed["outcome"], pushed["return_value"]) == ("nothing", [])
+    assert pushed["summary"].startswith("Nothing new: every known shard is completed")
     assert executed(make(), {}) == []
 
 

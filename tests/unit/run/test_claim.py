@@ -133,6 +133,7 @@ def test_of_many_shards_that_others_have_the_log_says_how_many_it_does_not_name(
     rig.claim("r2")
     held = [line for line in rig.said if line.startswith("Held: ")]
     assert (len(held), held[-1]) == (21, "Held: 5 more shards.")
+    assert rig.said[-1].startswith("Nothing was read: others hold 25 shards: ")
 
 
 def test_what_others_have_is_named_with_its_owner(rig: Rig) -> None:

@@ -70,10 +70,42 @@ def test_a_later_attempt_is_recorded_as_a_replay_and_moves_nothing(rig: Rig, fro
     assert only(rig) == lease
 
 
-def test_a_run_without_a_batch_gives_back_what_it_holds(rig: Rig) -> None:
+def test_a_run_without_a_batch_gives_back_what_it_holds_and_says_that_nothing_was_new(rig: Rig) -> None:
     rig.claim("r1")
     assert rig.commit("r1", Frozen()) == Committed()
     assert only(rig).lease_owner is None
+    assert rig.said[-1] == Committed().summary
+    assert rig.said[-1].startswith("Nothing new: no shard had records or a gap to tell")
+
+
+def test_the_last_line_says_in_one_line_what_the_run_came_to(rig: Rig) -> None:
+    rig.stream.put("a")
+    rig.stream.now_ms += 90_000
+    rig.stream.put("b", "c")
+    found = rig.claim("r1")
+    rig.land("r1", found)
+    frozen = rig.freeze("r1", found.batch_id)
+    batch_id = frozen.batch_id
+    rig.work(frozen)
+    done = rig.commit("r1", frozen)
+    what = "3 records that arrived 2027-01-15T08:00:00Z/2027-01-15T08:01:30Z, 0 gaps"
+    assert done.summary == f"Committed batch {batch_id}: {what}; 1 checkpoints moved, 0 shards completed."
+    assert rig.said[-1] == done.summary
+    again = rig.commit("r1", frozen)
+    assert again.summary == f"Batch {batch_id} was committed before: {what}; nothing was left to do."
+    assert rig.said[-1] == again.summary
+    replay = rig.freeze("r1", batch_id)
+    rig.work(replay)
+    third = rig.commit("r1", replay)
+    assert third.summary == f"Recorded attempt 2 of batch {batch_id}: {what}; a replay, no checkpoint moves."
+    assert rig.said[-1] == third.summary
+
+
+def test_the_line_counts_gaps_and_what_was_dropped() -> None:
+    told = Committed("b1", newly=True, records=5, gaps=2, dropped=1, shards=3, completed=1)
+    assert told.summary == (
+        "Committed batch b1: 5 records, 2 gaps, 1 dropped; 3 checkpoints moved, 1 shards completed."
+    )
 
 
 def test_the_batch_of_another_run_and_one_that_waits_or_was_given_up_are_refused(rig: Rig, frozen: Frozen) -> None:

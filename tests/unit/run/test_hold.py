@@ -85,6 +85,42 @@ def test_a_lease_that_another_has_is_lost_and_written_no_more(rig: Rig, held: He
     assert not held.gone
 
 
+@pytest.mark.parametrize("what", ["land", "renew", "give_back"])
+def test_a_try_writes_nothing_once_its_run_gave_the_lease_back_and_took_it_again(
+    rig: Rig, held: Held, what: str
+) -> None:
+    """Owner and checkpoint are the same, but clean-up may have removed its files in between."""
+    me = str(rig.owner("r1"))
+    freed = leases.release(only(rig), 1)
+    assert rig.store.replace(only(rig), freed)
+    again = leases.take(freed, me, held.row.read_group, 2)
+    assert rig.store.replace(freed, again)
+    {
+        "land": lambda: held.land(sliced(held.row)),
+        "renew": held.renew,
+        "give_back": lambda: held.give_back(7),
+    }[what]()
+    assert held.lost
+    assert only(rig) == again
+    assert Held(rig.consumer(), me, again).land(sliced(again))
+
+
+def test_an_interval_slice_is_not_read_on_by_a_try_of_before_its_run_took_the_lease_again(rig: Rig) -> None:
+    me = str(rig.owner("r1"))
+    row = replace(only(rig), scope="backfill")
+    assert rig.store.create(row)
+    held = Held(rig.consumer(scope="backfill"), me, row)
+    begun = sliced(row)
+    assert held.land(begun)
+    zombie = Held(rig.consumer(scope="backfill"), me, held.row)
+    freed = leases.release(held.row, 1)
+    assert rig.store.replace(held.row, freed)
+    assert rig.store.replace(freed, leases.take(freed, me, "000", 2))
+    more = Slice(row.shard_id, begun.until, after("200"), False, records=1, last="200")
+    assert not zombie.land(more, begun)
+    assert zombie.lost
+
+
 def test_a_row_that_is_not_there_any_more_is_lost_and_gone(rig: Rig, held: Held) -> None:
     assert rig.store.delete(only(rig))
     assert not held.land(sliced(held.row))

@@ -35,7 +35,7 @@ def test_the_columns_are_those_that_are_documented() -> None:
         "lease_owner", "lease_count", "checkpoint", "completed", "parent_shard_ids", "hash_range", "batch_id",
         "read_group", "pending", "checkpoint_arrival_ms", "millis_behind_latest", "caught_up_ms", "updated_at_ms",
         "note",
-        "begins", "skipped", "staging",
+        "begins", "skipped", "staging", "committed_to", "tenure",
     ]  # fmt: skip  # K-17, K-25
     assert SHARD_LEASE.key == ("scope", "shard_id")
     assert (SHARD_LEASE.counter, BATCH.counter, APPLICATION.counter) == ("lease_count", "row_count", "row_count")

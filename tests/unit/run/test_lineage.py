@@ -11,7 +11,9 @@ from shardbatch.core import lease as leases
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Verdict
 from shardbatch.core.position import LATEST, TRIM_HORIZON
+from shardbatch.core.rows import Key, Row
 from shardbatch.errors import OwnerUnknown
+from shardbatch.stores.memory import MemoryStore
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -121,3 +123,29 @@ def test_children_stay_with_an_owner_of_whom_nobody_can_say_whether_it_is_over(r
     rig.over("r2")
     rig.run("r3")
     assert sorted(rig.committed(), key=int) == sent
+
+
+class CountingStore(MemoryStore):
+    """Counts how often single rows are asked for."""
+
+    gets = 0
+
+    def get(self, key: Key) -> Row | None:
+        self.gets += 1
+        return super().get(key)
+
+
+def test_a_lineage_costs_a_few_rows_a_shard_however_long_it_is_without_records(tmp_path: Path) -> None:
+    asked = []
+    for generations in (10, 60):
+        store = CountingStore()
+        rig = Rig(tmp_path / f"staging-{generations}", ScriptedStream(), store=store)
+        youngest = next(iter(rig.stream.shards))
+        for _ in range(generations):
+            youngest = rig.stream.merge(*rig.stream.split(youngest))
+        sent = rig.stream.put("a", "b")
+        rig.run("r1")
+        assert rig.committed() == sent
+        asked.append(store.gets / len(rig.stream.shards))
+    few, many = asked
+    assert many < few + 1

@@ -144,8 +144,8 @@ class Landing(StagingArea):
         self.full = full
         self.abandoned = 0
 
-    def slice(self, namespace: Namespace, shard_id: str, after: Position) -> SliceWriter:
-        writer: Any = super().slice(namespace, shard_id, after)
+    def slice(self, namespace: Namespace, shard_id: str, after: Position, tenure: int) -> SliceWriter:
+        writer: Any = super().slice(namespace, shard_id, after, tenure)
         drop, finish = writer.abandon, writer.finish
 
         def abandon() -> None:
@@ -169,6 +169,15 @@ def test_files_that_cannot_be_completed_are_given_up(rig: Rig) -> None:
     assert landing.abandoned == 1
     assert only(rig).pending is None
     assert not [path for path in rig.folder.rglob("*") if path.is_file()]
+
+
+def test_the_folder_of_a_slice_tells_the_tenure_in_which_it_was_read(rig: Rig) -> None:
+    rig.stream.put("a")
+    before = only(rig).tenure
+    whole(begun(rig))
+    (path,) = files(rig)
+    assert before > 0
+    assert f"-t{before}-" in path.parent.name
 
 
 def test_a_stream_that_cannot_be_opened_leaves_no_open_file(rig: Rig) -> None:

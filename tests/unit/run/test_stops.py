@@ -27,6 +27,7 @@ from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
 SHARD = "shardId-000000000000"
+FIRST_SECOND = "2027-01-15T08:00:00Z/2027-01-15T08:00:00Z"
 
 
 class Stream(ScriptedStream):
@@ -67,12 +68,17 @@ def said_of(rig: Rig, shard: str = SHARD) -> list[str]:
     return [line for line in rig.said if line.startswith(f"Shard {shard}: ") and ", read " in line]
 
 
+def line(records: str, place: str, stop: str, before: str = "TRIM_HORIZON") -> str:
+    """The line of a shard whose records all arrived in the first second of the stream."""
+    return f"Shard {SHARD}: {records} that arrived {FIRST_SECOND}, from {before} to {place}, {stop}."
+
+
 def test_the_tip(tmp_path: Path) -> None:
     rig, stream = rig_of(tmp_path)
     stream.put(*"ab")
     landed = read(rig)
     assert landed.stops == Counter({Stop.TIP: 1})
-    assert said_of(rig) == [f"Shard {SHARD}: 2 records, read to the tip as of the run's start."]
+    assert said_of(rig) == [line("2 records", "101", "read to the tip as of the run's start")]
     assert rig.said[-1].endswith("Shards were read: 1 to the tip as of the run's start.")
 
 
@@ -80,6 +86,7 @@ def test_a_shard_at_its_tip_that_has_nothing_new_is_counted_and_has_no_line(tmp_
     rig, _ = rig_of(tmp_path)
     assert read(rig).stops == Counter({Stop.TIP: 1})
     assert said_of(rig) == []
+    assert f"1 shards had nothing new, read to the tip as of the run's start: {SHARD}." in rig.said
 
 
 def test_the_end_of_a_shard_and_the_tips_of_its_children(tmp_path: Path) -> None:
@@ -87,26 +94,26 @@ def test_the_end_of_a_shard_and_the_tips_of_its_children(tmp_path: Path) -> None
     stream.put("a")
     stream.split(SHARD)
     assert read(rig).stops == Counter({Stop.SHARD_END: 1, Stop.TIP: 2})
-    assert said_of(rig) == [f"Shard {SHARD}: 1 records, read to the end of the shard."]
+    assert said_of(rig) == [line("1 records", "100", "read to the end of the shard")]
 
 
 @pytest.mark.parametrize(
     ("limits", "stop", "words"),
     [
-        ({"records": 3}, Stop.RECORDS, "3 records, read until ReadLimits(records) was reached"),
-        ({"bytes": 20}, Stop.BYTES, "3 records, read until ReadLimits(bytes) was reached"),
+        ({"records": 3}, Stop.RECORDS, ("3 records", "102", "read until ReadLimits(records) was reached")),
+        ({"bytes": 20}, Stop.BYTES, ("3 records", "102", "read until ReadLimits(bytes) was reached")),
         (
             {"duration": timedelta(seconds=4)},
             Stop.DURATION,
-            "4 records, read until ReadLimits(duration) was over",
+            ("4 records", "103", "read until ReadLimits(duration) was over"),
         ),
     ],
 )
-def test_a_limit(tmp_path: Path, limits: dict[str, Any], stop: Stop, words: str) -> None:
+def test_a_limit(tmp_path: Path, limits: dict[str, Any], stop: Stop, words: tuple[str, str, str]) -> None:
     rig, stream = rig_of(tmp_path)
     stream.put(*"abcdefgh")
     assert read(rig, limits=ReadLimits(**limits)).stops == Counter({stop: 1})
-    assert said_of(rig) == [f"Shard {SHARD}: {words}."]
+    assert said_of(rig) == [line(*words)]
 
 
 def test_the_time_of_the_run(tmp_path: Path) -> None:
@@ -127,7 +134,7 @@ def test_the_time_that_airflow_leaves(tmp_path: Path) -> None:
     rig, stream = rig_of(tmp_path)
     stream.put(*"abcdefgh")
     assert read(rig, seconds=3.0).stops == Counter({Stop.AIRFLOW: 1})
-    assert said_of(rig) == [f"Shard {SHARD}: 3 records, read until the time was over that Airflow's own limits leave."]
+    assert said_of(rig) == [line("3 records", "102", "read until the time was over that Airflow's own limits leave")]
 
 
 def test_the_turns_of_others(tmp_path: Path) -> None:
@@ -163,7 +170,7 @@ def test_an_error_after_records(tmp_path: Path) -> None:
     stream.fails_at = {first: 2}
     landed = read(rig)
     assert landed.stops == Counter({Stop.ERROR: 1, Stop.TIP: 1})
-    assert said_of(rig, first) == [f"Shard {first}: 2 records, read until an error."]
+    assert said_of(rig, first) == [line("2 records", "101", "read until an error")]
     assert set(landed.errors) == {first}
 
 
@@ -222,7 +229,9 @@ def test_the_end_of_an_interval(tmp_path: Path, later: bool) -> None:
     rig.time.ms = stream.now_ms
     landed = read(rig, interval=Interval(began, began + 1_000))
     assert landed.stops == Counter({Stop.INTERVAL_END: 1})
-    assert said_of(rig) == [f"Shard {SHARD}: 2 records, read to the end of the interval."]
+    # It has seen the record behind the interval, and took none that arrived later.
+    place, before = ("102" if later else "101"), f"AT_TIMESTAMP:{began - 60_000}"
+    assert said_of(rig) == [line("2 records", place, "read to the end of the interval", before)]
 
 
 def test_a_place_that_comes_no_nearer_to_the_tip(tmp_path: Path) -> None:

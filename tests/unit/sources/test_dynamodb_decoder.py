@@ -145,3 +145,30 @@ def test_no_item_loses_anything_whether_or_not_botocore_shows_the_body(item: dic
         (data,) = found.records.column("data").to_pylist()
         assert json.loads(data) == {"Keys": KEYS, "NewImage": item, "OldImage": item}
     assert decode(raw).records.equals(adapt(parsed(raw)).records)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=5), VALUES, max_size=4), st.booleans(), st.sampled_from([None, 2]))
+def test_an_image_is_the_same_text_however_the_service_writes_it(
+    item: dict[str, Any], escaped: bool, indent: int | None
+) -> None:
+    answer = {"Records": [change(NewImage=item)]}
+    found = decode(json.dumps(answer, ensure_ascii=escaped, indent=indent).encode()).records.column("data").to_pylist()
+    again = decode(body(change(NewImage=item))).records.column("data").to_pylist()
+    assert found == again
+    assert b" " not in found[0] or " " in json.dumps([KEYS, item], separators=(",", ":"))
+
+
+@pytest.mark.parametrize(
+    "image", [b'"text"', b"[]", b"1", b'{"a":{"S":"\xff"}}', b'{"a":{"S":"\\ud800"}}', b'{"a":tru}']
+)
+def test_an_image_that_is_no_item_is_not_believed(image: bytes) -> None:
+    good = body(change(NewImage={"a": {"S": "b"}}))
+    assert decode(good).records.num_rows == 1
+    with pytest.raises(InvalidAnswer, match="cannot be parsed") as refused:
+        decode(good.replace(b'{"a": {"S": "b"}}', image))
+    assert "0xff" not in str(refused.value)
+
+
+def test_an_image_that_is_null_is_none() -> None:
+    (row,) = decode(body(change(NewImage=None, OldImage={}))).records.to_pylist()
+    assert json.loads(row["data"]) == {"Keys": KEYS, "OldImage": {}}

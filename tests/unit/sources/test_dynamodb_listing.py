@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from shardbatch.core.ports import Clock
 from shardbatch.errors import InvalidAnswer, ShardNotFound, SourceError, StreamNotFound
-from shardbatch.sources.dynamodb.listing import CHILD_LOOKS, StreamListing
+from shardbatch.sources.dynamodb.listing import ASKED_SINGLY, CHILD_LOOKS, StreamListing
 from shardbatch.sources.dynamodb.options import DynamoDBOptions, TableName
 from shardbatch.sources.dynamodb.refusals import named
 
@@ -99,6 +100,22 @@ def test_an_enabled_stream_without_shards_is_not_believed_and_a_disabled_one_is(
     assert Listing(lambda **_: page(status="DISABLED")).of.shards() == []
 
 
+@pytest.mark.parametrize(
+    ("statuses", "leaves"),
+    [(("DISABLED", "DISABLED"), ["b", "c"]), (("ENABLED", "DISABLED"), []), (("DISABLING", "DISABLING"), [])],
+)
+def test_what_has_no_child_in_a_disabled_stream_will_have_none(statuses: tuple[str, str], leaves: list[str]) -> None:
+    first, last = statuses
+    pages = iter(
+        [
+            page(shard("a", closed=True), cursor="a", status=first),
+            page(shard("b", "a", closed=True), shard("c", closed=True), status=last),
+        ]
+    )
+    found = Listing(lambda **_: next(pages)).of.shards()
+    assert [item.shard_id for item in found if item.leaf] == leaves
+
+
 def test_children_that_are_listed_late_are_waited_for_with_growing_pauses() -> None:  # B-26
     given = iter([page()] * 4 + [page(shard("b", "a"))])
     listing = Listing(lambda **_: next(given))
@@ -152,3 +169,58 @@ def test_errors_of_the_filters_call_that_are_others_are_told() -> None:
         Listing(fails).of.children("a")
     with pytest.raises(StreamNotFound):
         Listing(gone).of.children("a")
+
+
+# many shards that end
+
+
+def chain(length: int) -> list[dict[str, Any]]:
+    """Shards of which each is the parent of the next one; the last one is open."""
+    names = [f"s{number:04d}" for number in range(length)]
+    parents = [None, *names]
+    return [shard(name, parents[at], closed=name != names[-1]) for at, name in enumerate(names)]
+
+
+def served(everything: list[dict[str, Any]]) -> Answer:
+    """A service that knows these shards, and the filter for children."""
+
+    def answer(ShardFilter: Any = None, Limit: int = 0, **_: Any) -> dict[str, Any]:
+        if ShardFilter is None:
+            return page(*everything)
+        return page(*(item for item in everything if item.get("ParentShardId") == ShardFilter["ShardId"]))
+
+    return answer
+
+
+def test_one_listing_tells_the_children_of_many_shards_that_end() -> None:  # R67
+    everything = chain(200)
+    listing = Listing(served(everything))
+    for parent, child in itertools.pairwise(everything):
+        found = listing.of.await_children(parent["ShardId"])
+        assert [item.shard_id for item in found.children] == [child["ShardId"]]
+    assert len(listing.asked) == ASKED_SINGLY + 1 + 1  # singly, the listing, and the last one, whose child has none
+
+
+def test_a_sibling_that_the_listing_did_not_show_yet_is_found_when_its_parent_ends() -> None:  # B-26
+    everything = [*chain(100), shard("old", closed=True), shard("young-1", "old", closed=True)]
+    listing = Listing(served(everything))
+    for parent in everything[:90]:
+        listing.of.await_children(parent["ShardId"])
+    everything.append(shard("young-2", "old"))
+    found = listing.of.await_children("old")
+    assert [item.shard_id for item in found.children] == ["young-1", "young-2"]
+
+
+def test_where_the_listing_fails_each_shard_is_asked_for_by_itself() -> None:
+    everything = chain(100)
+    knows = served(everything)
+
+    def answer(**fields: Any) -> dict[str, Any]:
+        if "ShardFilter" not in fields:
+            raise SourceError("refused")
+        return knows(**fields)
+
+    listing = Listing(answer)
+    for parent, child in itertools.pairwise(everything):
+        assert [item.shard_id for item in listing.of.children(parent["ShardId"]).children] == [child["ShardId"]]
+    assert len(listing.asked) == 99 + 1

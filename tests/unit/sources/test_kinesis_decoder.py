@@ -157,6 +157,15 @@ def test_a_body_cut_anywhere_is_an_error_for_both() -> None:
             by_botocore(body[:length])
 
 
+@pytest.mark.parametrize("decode", [decoder.decode, decoder.decode_event])
+def test_a_text_that_is_not_utf_8_is_an_error_that_shows_no_data(decode: Callable[[bytes], Any]) -> None:
+    body = body_of([record(1, b"data")])
+    assert decode(body).records.num_rows == 1
+    with pytest.raises(InvalidAnswer, match="not UTF-8") as refused:
+        decode(body.replace(b"key-1", b"key-\xfe"))
+    assert "fe" not in str(refused.value)
+
+
 def test_errors_of_the_parser_show_no_data() -> None:
     for body in (
         body_of([record(1, b"", Data="c2Vj!cmV0")]),

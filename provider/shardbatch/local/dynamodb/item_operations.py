@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 class ItemOperations:
-    """PutItem, GetItem, DeleteItem, UpdateItem, BatchWriteItem."""
+    """PutItem, GetItem, Scan, DeleteItem, UpdateItem, BatchWriteItem."""
 
     def __init__(self, addressing: TableAddressing) -> None:
         self._addressing = addressing
@@ -45,6 +45,18 @@ class ItemOperations:
         table = self._addressing.find_ready(request)
         item = table.get(table.check_key(request.fields.values.get("Key")))
         return json.dumps({} if item is None else {"Item": item}).encode()
+
+    def scan(self, request: Request) -> bytes:
+        """Scan of whole items, page by page."""
+        fields = request.fields
+        refuse_others(fields, "Scan", (*_IGNORED, "Limit", "ExclusiveStartKey"))
+        table = self._addressing.find_ready(request)
+        start = table.check_key(fields.values["ExclusiveStartKey"]) if fields.has("ExclusiveStartKey") else None
+        most = fields.integer("Limit", 1, 2**31 - 1) or 0
+        items, last = table.scan(start, most)
+        request.records = len(items)
+        shown: Json = {"Items": items, "Count": len(items), "ScannedCount": len(items)}
+        return json.dumps(shown if last is None else {**shown, "LastEvaluatedKey": last}).encode()
 
     def delete_item(self, request: Request) -> bytes:
         """DeleteItem."""

@@ -28,6 +28,7 @@ def dynamodb_services(tables: Tables) -> tuple[Service, Service]:
         "DescribeTable": table.describe_table,
         "GetItem": item.get_item,
         "PutItem": item.put_item,
+        "Scan": item.scan,
         "UpdateItem": item.update_item,
         "UpdateTable": table.update_table,
     }

@@ -16,6 +16,7 @@ from shardbatch.local.stream import hash_of
 
 Json = dict[str, Any]
 _to_text = json.JSONEncoder(separators=(",", ":")).encode
+MOST_SCAN_BYTES = 1_000_000
 #: Who deletes an item whose time to live is over.
 TIME_TO_LIVE = {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}
 
@@ -102,6 +103,24 @@ class Table:
         """The keys of all items."""
         return [self.key_of(held.item) for held in self.held.values()]
 
+    def scan(self, after: Json | None, most: int) -> tuple[list[Json], Json | None]:
+        """A page of items in an order that does not change, and the key that it goes on after; none: that was all.
+
+        A page has ``most`` items, or 1 MB, and then the item that exceeds it.
+
+        :param after: the key that the page before ended with
+        """
+        begin = _place_of(_to_text(after)) if after is not None else None
+        left = sorted(place for place in map(_place_of, self.held) if begin is None or place > begin)
+        page: list[Json] = []
+        size = 0
+        for number, (_, text) in enumerate(left, 1):
+            page.append(self.held[text].item)
+            size += self.held[text].size
+            if number == most or size > MOST_SCAN_BYTES:
+                return page, self.key_of(page[-1])
+        return page, None
+
     def write(self, key: Json, item: Json | None, now_ms: int, identity: Json | None = None) -> Json | None:
         """Put the item of a key, or with ``None`` delete it; returns what was there. What changes goes to the stream.
 
@@ -184,6 +203,11 @@ class Table:
         return [
             {"AttributeName": name, "KeyType": role} for name, role in zip(self.key, ("HASH", "RANGE"), strict=False)
         ]
+
+
+def _place_of(text: str) -> tuple[int, str]:
+    """The place of an item in a scan, by the JSON of its key."""
+    return hash_of(text), text
 
 
 def parse_key(schema: list[Any], definitions: list[Any]) -> dict[str, str]:

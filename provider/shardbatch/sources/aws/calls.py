@@ -60,6 +60,13 @@ def require_whole(operation: str, response: Mapping[str, Any]) -> None:
         raise InvalidAnswer(f"An answer to {operation} was cut short: {len(body)} of {length} bytes.")
 
 
+def unreadable(what: str, body: bytes, error: Exception) -> InvalidAnswer:
+    """The error for a body that a parser refuses. The parser's words name a place and a type, never a value; those of
+    a text that is not UTF-8 would show a part of it."""
+    reason = "a text in it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
+    return InvalidAnswer(f"{what} of {len(body)} bytes cannot be parsed: {reason}.")
+
+
 def date_of(answer: Mapping[str, Any]) -> int | None:
     """The ``Date`` of an answer, in whole seconds, cut off, as milliseconds; ``None`` for a server that sends none."""
     headers: Mapping[str, str] = answer["ResponseMetadata"].get("HTTPHeaders", {})

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the body of a GetRecords answer to Arrow columns; the one place that knows the shape of a change.
 
-An item stays in DynamoDB's own JSON, where a number is a text and bytes are base64: so nothing of it is lost.
+An item stays in DynamoDB's own JSON, where a number is a text and bytes are base64: so nothing of it is lost. Its text
+is cut out of the answer, which costs a tenth of taking the item apart and writing it anew.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import msgspec
 import pyarrow as pa
 
 from shardbatch.errors import InvalidAnswer
+from shardbatch.sources.aws.calls import unreadable
 from shardbatch.sources.records import SCHEMA, batch_of, times_of
 
 Json = dict[str, Any]
+ABSENT = msgspec.Raw(b"null")
 ATTRIBUTES = pa.field("attributes", pa.map_(pa.string(), pa.string()))
 CHANGES = SCHEMA.append(ATTRIBUTES)
 
@@ -33,8 +36,8 @@ class Decoded:
 class _Change(msgspec.Struct, gc=False):
     SequenceNumber: str
     Keys: Json
-    NewImage: Json | None = None
-    OldImage: Json | None = None
+    NewImage: msgspec.Raw = ABSENT
+    OldImage: msgspec.Raw = ABSENT
     ApproximateCreationDateTime: float | None = None
     SizeBytes: int | None = None
     StreamViewType: str | None = None
@@ -54,6 +57,7 @@ class _Answer(msgspec.Struct, gc=False):
 
 
 _parse = msgspec.json.Decoder(_Answer).decode
+_parse_item = msgspec.json.Decoder(Json | None).decode
 _write = msgspec.json.Encoder().encode
 _write_sorted = msgspec.json.Encoder(order="sorted").encode
 
@@ -69,10 +73,10 @@ def decode(body: bytes) -> Decoded:
     :raises InvalidAnswer: if it cannot be parsed.
     """
     try:
-        answer = _parse(body)
-    except msgspec.MsgspecError as error:  # its text names a place in the body, never a value
-        raise InvalidAnswer(f"A GetRecords answer of {len(body)} bytes cannot be parsed: {error}.") from error
-    return _columns(answer)
+        body.decode()  # the parser does not look at the characters of what is cut out
+        return _columns(_parse(msgspec.json.format(body, indent=-1)))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise unreadable("A GetRecords answer", body, error) from error
 
 
 def adapt(response: Mapping[str, Any]) -> Decoded:
@@ -84,7 +88,7 @@ def adapt(response: Mapping[str, Any]) -> Decoded:
     if "Records" not in response:
         raise InvalidAnswer("A GetRecords answer lacks its records.")
     try:
-        return _columns(msgspec.convert(_unparsed(dict(response)), _Answer))
+        return _columns(_parse(_write({name: _unparsed(response.get(name)) for name in _Answer.__struct_fields__})))
     except msgspec.MsgspecError as error:
         raise InvalidAnswer(f"A GetRecords answer is not whole: {error}.") from error
 
@@ -114,12 +118,24 @@ def _columns(answer: _Answer) -> Decoded:
 
 def _images(change: _Change) -> bytes:
     """The parts of a change that it has, as compact JSON."""
-    found: Json = {"Keys": change.Keys}
-    if change.NewImage is not None:
-        found["NewImage"] = change.NewImage
-    if change.OldImage is not None:
-        found["OldImage"] = change.OldImage
-    return _write(found)
+    parts = [b'{"Keys":', _write(change.Keys)]
+    for name, image in ((b',"NewImage":', change.NewImage), (b',"OldImage":', change.OldImage)):
+        text = _compact(image)
+        if text is not None:
+            parts += (name, text)
+    return b"".join((*parts, b"}"))
+
+
+def _compact(image: msgspec.Raw) -> bytes | None:
+    """The text of an image; ``None`` if there is none.
+
+    :raises msgspec.MsgspecError: if it is not an item.
+    """
+    text = bytes(image)
+    if text[:1] == b"{" and b"\\" not in text:
+        return text
+    item = _parse_item(text)  # characters are escaped in one way only, whatever the service does
+    return None if item is None else _write(item)
 
 
 def _attributes(records: Sequence[_Record]) -> pa.Array:

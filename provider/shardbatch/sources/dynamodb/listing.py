@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shardbatch.core.shard import Shard
@@ -20,6 +21,8 @@ ENABLING_POLL = 0.5
 #: seconds between two looks: the first, the longest, and the part by which each is longer or shorter at random.
 CHILD_LOOKS = 10
 FIRST_LOOK, LONGEST_LOOK, JITTER = 0.05, 1.0, 0.2
+#: So many shards are asked for their children one by one. A whole listing of 3,000 shards costs as many calls.
+ASKED_SINGLY = 32
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,9 @@ class StreamListing:
         self._draw = draw
         self._arn = streams.table.stream_arn
         self._lock = threading.Lock()
+        self._asking = threading.Lock()
+        self._asked_for: set[str] = set()
+        self._settled: dict[str, Family] | None = None
         self._children: dict[str, float] = {}
         self._filters = streams.takes("DescribeStream", "ShardFilter")
 
@@ -74,29 +80,35 @@ class StreamListing:
             clock.sleep(ENABLING_POLL)
 
     def shards(self) -> list[Shard]:
-        """Every shard that the service lists, in the order of their ids, which is that of their birth.
+        """Every shard that the service lists, in the order of their ids, which is that of their birth. In a stream that
+        is disabled, what has no child will have none.
 
         :raises StreamNotFound: if there is no such stream.
         :raises InvalidAnswer: if the pages run in a circle, or an enabled stream lists nothing.
         """
         for _ in range(2):
             found: dict[str, Shard] = {}
+            final = True
             for page in self._pages():
+                final &= page.get("StreamStatus") == "DISABLED"
                 for shard in map(to_shard, page["Shards"]):
                     if shard.closed or shard.shard_id not in found:
                         found[shard.shard_id] = shard
             if found:
-                return [found[shard_id] for shard_id in sorted(found)]
+                parents = {parent for shard in found.values() for parent in shard.parent_shard_ids}
+                listed = [found[shard_id] for shard_id in sorted(found)]
+                return [replace(shard, leaf=final and shard.shard_id not in parents) for shard in listed]
             if self.describe().get("StreamStatus") != "ENABLED":
                 return []
         raise InvalidAnswer(f"The {self._streams.where} lists no shards although it is enabled.")
 
     def children(self, shard_id: str) -> Family:
-        """The children of a shard as they are listed now.
+        """The children of a shard as they are listed now. If many shards are asked for, one listing answers for all of
+        which it shows the children for good.
 
         :raises StreamNotFound: if there is no such stream.
         """
-        found = self._listed_children(shard_id)
+        found = self._settled_family(shard_id) or self._listed_children(shard_id)
         now = self._streams.clock.monotonic()
         with self._lock:
             self._children.update((child.shard_id, now) for child in found.children)
@@ -164,6 +176,27 @@ class StreamListing:
                 remedy="Ask for what it carries, or disable the stream and enable it anew with another view type: that "
                 "is another stream, which the application begins anew (airflow shardbatch reset).",
             )
+
+    def _settled_family(self, shard_id: str) -> Family | None:
+        """The family of a shard if it can have no other children. The listing is made once."""
+        with self._asking:
+            self._asked_for.add(shard_id)
+            if self._settled is None and len(self._asked_for) > ASKED_SINGLY:
+                self._settled = self._settled_families()
+            return None if self._settled is None else self._settled.get(shard_id)
+
+    def _settled_families(self) -> dict[str, Family]:
+        """By parent: the children of which one has children itself. That one was listed long ago, and its sibling with
+        it; where none has, one may still be missing."""
+        found: defaultdict[str, list[Shard]] = defaultdict(list)
+        try:
+            for shard in self.shards():
+                for parent in shard.parent_shard_ids:
+                    found[parent].append(shard)
+        except SourceError:
+            return {}  # each shard is asked for by itself
+        settled = (parent for parent, children in found.items() if any(child.shard_id in found for child in children))
+        return {parent: Family(tuple(found[parent]), final=False) for parent in settled}
 
     def _family(self, shard_id: str, **fields: Any) -> Family | None:
         """Those of some pages that name the shard as their parent. A service without the filter shows others, too:

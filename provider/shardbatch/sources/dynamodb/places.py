@@ -40,6 +40,19 @@ def iterator_parameters(place: Position, *, finds_instants: bool) -> dict[str, A
     raise ValueError(f"nothing can be read from {place}")
 
 
+def next_record(place: Position) -> dict[str, Any]:
+    """What to ask an iterator for before the record whose number is the integer behind a place."""
+    number = place.sequence_number or "0"
+    return {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "SequenceNumber": str(int(number) + 1).zfill(len(number))}
+
+
+def adjoins(place: Position, records: pa.RecordBatch) -> bool:
+    """Whether the first of some records has the integer behind a place: nothing can have stood between."""
+    if place.kind is not Kind.AFTER_SEQUENCE_NUMBER or not records.num_rows:
+        return False
+    return int(records.column("sequence_number")[0].as_py()) == int(place.sequence_number or 0) + 1
+
+
 def first_since(records: pa.RecordBatch, instant_ms: int) -> int:
     """The index of the first record that arrived in the second of an instant or later; their number if none did. One of
     unknown time counts as arrived since."""

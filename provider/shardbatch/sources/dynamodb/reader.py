@@ -134,19 +134,37 @@ class ShardReader:
     def _begin(self) -> None:
         """A new iterator for the place reached, or for the oldest record if that place was trimmed."""
         place = Position(Kind.TRIM_HORIZON) if self._trimmed else self._next
-        self._iterator, self._empty = self._place_at(self._shard_id, place), 0
+        try:
+            self._iterator = self._place_at(self._shard_id, place)
+        except PlaceRefused as error:
+            if place.kind is not Kind.AFTER_SEQUENCE_NUMBER:
+                raise
+            self._iterator = self._place_before(place, error)
+        self._empty = 0  # what an iterator before it found proves nothing of this one
+
+    def _place_before(self, place: Position, refused: PlaceRefused) -> str:
+        """An iterator before the record with the next integer. Nothing can stand between the two. A place that was
+        imported may be the integer before that of a record; the service may refuse it, for it never gave it out.
+
+        :raises PlaceTrimmed: if that record is trimmed, or ``refused`` if it is none.
+        """
+        try:
+            return self._iterator_of(self._shard_id, places.next_record(place))
+        except PlaceRefused:
+            raise refused from None
 
     def _place_at(self, shard_id: str, place: Position) -> str:
         parameters = places.iterator_parameters(place, finds_instants=self._finds_instants)
         try:
-            answer = self._caller.once(
-                "get_shard_iterator", StreamArn=self._listing.arn, ShardId=shard_id, **parameters
-            )
+            return self._iterator_of(shard_id, parameters)
         except PlaceRefused:
             if "Timestamp" not in parameters:
                 raise
             self._finds_instants = False  # it does not know that type, or the instant is a moment ahead of its clock
             return self._place_at(shard_id, place)
+
+    def _iterator_of(self, shard_id: str, parameters: dict[str, Any]) -> str:
+        answer = self._caller.once("get_shard_iterator", StreamArn=self._listing.arn, ShardId=shard_id, **parameters)
         iterator = answer.get("ShardIterator")
         if not iterator:
             raise InvalidAnswer(f"The service gave no iterator for {shard_id} of the {self._caller.where}.")
@@ -223,7 +241,8 @@ class ShardReader:
         below, records = Oddities(below=begins), found.slice(begins)
         if told is not None and (found.num_rows or ended or at_tip):
             self._trimmed = None
-            told = None if begins else told  # what it holds begins at the place or before it, so nothing is lost
+            whole = begins or (not told.unread and places.adjoins(self._next, found))
+            told = None if whole else told  # what it holds begins at the place or before it, so nothing is lost
         elif told is not None:
             told = None  # not yet: the answer was empty
         instant = self._next.timestamp_ms

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from shardbatch.core.ports import Words
+from shardbatch.core.words import Words
 
 #: What to do about a call that was refused for its rate.
 BUSY = "At most two readers may read a shard at a time, and DescribeStream is limited to 10 calls a second."

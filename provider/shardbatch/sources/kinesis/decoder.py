@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.errors import InvalidAnswer
+from shardbatch.sources.aws.calls import unreadable
 from shardbatch.sources.records import batch_of, times_of
 
 
@@ -21,7 +22,8 @@ from shardbatch.sources.records import batch_of, times_of
 class Decoded:
     """One answer of GetRecords, or one event, whose ``next_iterator`` is its continuation sequence number.
 
-    ``metered_bytes`` is what the service charges: payload and partition keys.
+    ``metered_bytes`` is what the service charges: payload and partition keys. ``asked`` is when a subscription began
+    that pushed it, on the monotonic clock.
     """
 
     records: pa.RecordBatch
@@ -29,6 +31,7 @@ class Decoded:
     children: tuple[Shard, ...]
     millis_behind_latest: int
     metered_bytes: int
+    asked: float | None = None
 
 
 class _Record(msgspec.Struct, gc=False):
@@ -74,9 +77,8 @@ def decode(body: bytes) -> Decoded:
     """
     try:
         answer = _parse(body)
-    except msgspec.MsgspecError as error:
-        # The parser's words name a place and a type, never a value.
-        raise InvalidAnswer(f"A GetRecords answer of {len(body)} bytes cannot be parsed: {error}.") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise unreadable("A GetRecords answer", body, error) from error
     return _columns(answer, answer.NextShardIterator)
 
 
@@ -87,8 +89,8 @@ def decode_event(payload: bytes) -> Decoded:
     """
     try:
         event = _parse_event(payload)
-    except msgspec.MsgspecError as error:
-        raise InvalidAnswer(f"An event of {len(payload)} bytes cannot be parsed: {error}.") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise unreadable("An event", payload, error) from error
     return _columns(event, event.ContinuationSequenceNumber)
 
 

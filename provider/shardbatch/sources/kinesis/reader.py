@@ -256,6 +256,7 @@ class ShardReader:
                 children=children if last else (),
                 checkpoint_gone=gone,
                 continues=continues,
+                asked=answer.asked,
             )
             gone, below, continues = False, Oddities(), True
             yield page

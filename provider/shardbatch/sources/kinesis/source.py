@@ -16,7 +16,7 @@ from shardbatch.sources.aws.calls import date_of
 from shardbatch.sources.aws.pace import Pace
 from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.fan_out import Choosing, Deadline, Progress
-from shardbatch.sources.kinesis.hash_space import missing
+from shardbatch.sources.kinesis.hash_space import HASH_KEYS, missing
 from shardbatch.sources.kinesis.listing import describe, list_all
 from shardbatch.sources.kinesis.options import FanOut, KinesisOptions, StreamName
 from shardbatch.sources.kinesis.pace import RATE
@@ -51,6 +51,7 @@ class KinesisSource:
         # No stream can be set to less than 24 hours; an hour is far below that, whatever clocks differ by, and spares
         # runs that follow one another closely the question for the retention.
         least_retention=timedelta(hours=1),
+        key_space=HASH_KEYS,
     )
     words = WORDS
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 from shardbatch.errors import InvalidAnswer, ShardNotFound, Throttled
@@ -29,6 +30,7 @@ class Subscribing:
         self._shard_id = shard_id
         self._events: Generator[Decoded, None, None] | None = None
         self._subscribed_at = float("-inf")
+        self._asked: float | None = None
         self._continuation: str | None = None
 
     def ask(self, place: dict[str, Any]) -> Decoded | Wait:
@@ -45,10 +47,11 @@ class Subscribing:
                 return Wait(min(wait, LONGEST_WAIT) if wait > 0 else LOOK_EVERY)
         try:
             if self._events is None:
+                asked = self._caller.clock.monotonic()
                 self._events = self._caller.subscribe(str(arn), self._shard_id, self._start(place))
                 if self._subscribed_at > float("-inf"):
                     self._caller.renewed()
-                self._subscribed_at = self._caller.clock.monotonic()
+                self._asked, self._subscribed_at = asked, self._caller.clock.monotonic()
             event = next(self._events, None)
         except StreamBusy as error:
             self.drop()
@@ -69,7 +72,7 @@ class Subscribing:
         if event is None:  # its five minutes are over
             self.drop()
             return Wait(0.0)
-        return event
+        return replace(event, asked=self._asked)
 
     def accept(self, answer: Decoded) -> None:
         """The event was believed: a next subscription begins behind it."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from shardbatch.core.ports import Words
+from shardbatch.core.words import Words
 
 #: What to do about a call that was refused for its rate.
 BUSY = "Other readers share the shard's 5 calls and 2 MiB a second; lower their rate or use enhanced fan-out."

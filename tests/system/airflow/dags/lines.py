@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG, task
 
-from shardbatch import Policies, SQLLeases, Staging, StreamBatch, batch_params
+from shardbatch import Policies, ShardbatchHook, SQLLeases, Staging, StreamBatch, batch_params
 from tests.support.lines.stream import LinesStream
 
 FOLDER = Path(os.environ.get("SHARDBATCH_TEST_FOLDER", "/nonexistent"))
@@ -30,6 +30,20 @@ def work(manifest_uri: str, batch_id: str, attempt: int) -> None:
     (folder / f".{batch_id}").replace(folder / f"{batch_id}.json")
 
 
+@task
+def look(outcome: dict[str, object]) -> dict[str, object]:
+    """How the application stands, with its group's templates rendered as in any task."""
+    hook = ShardbatchHook(batch=batch)
+    status = hook.status()
+    return {
+        "application": f"{status.app_name}/{status.stream_name}",
+        "committed_batches": status.committed_batches,
+        "shards": {shard.shard_id: shard.state for shard in hook.shards()},
+        "batches": [[one.batch_id, one.state, one.records] for one in hook.batches(limit=2)],
+        "latest": outcome["batch_id"],
+    }
+
+
 with (
     DAG("lines", schedule=None, params=batch_params("batch"), default_args=QUICK),
     StreamBatch(
@@ -42,3 +56,6 @@ with (
     ) as batch,
 ):
     work(batch.manifest_uri, batch.batch_id, batch.attempt)
+
+with batch.dag:
+    look(batch.committed)

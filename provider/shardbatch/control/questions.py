@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What sensors wait for, as questions to the rows of an application: asked again and again, and written as literals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, cast
+
+from shardbatch.control.status import committed_up_to, shards
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.interval import MARGIN_MS
+from shardbatch.core.ports import SYSTEM_CLOCK, Clock, LeaseStore
+from shardbatch.core.rows import BATCH, Namespace
+from shardbatch.core.shortlist import shortlist
+from shardbatch.core.watermark import Watermark
+from shardbatch.errors import ConfigurationError
+from shardbatch.run.batch_status import utc
+
+#: What :class:`CommittedUpTo` may find in a window beside records that readers see.
+GAPS, DROPPED, SET_ASIDE = "gaps", "dropped", "set_aside"
+KINDS = (GAPS, DROPPED, SET_ASIDE)
+#: Batches that an answer names.
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the rows say: whether it is ``reached``; else what is waited for (``why``), or that it will ``never`` be.
+
+    ``told`` are plain values for the task's output.
+    """
+
+    reached: bool
+    why: str = ""
+    never: bool = False
+    told: Mapping[str, Any] | None = None
+
+
+class Question(Protocol):
+    """A question of a sensor."""
+
+    def ask(self, store: LeaseStore, namespace: Namespace) -> Answer:
+        """Look at the rows.
+
+        :raises ApplicationUnknown: if the store has no such application.
+        :raises StoreError: if the store cannot be asked.
+        """
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON, for :func:`question_of`."""
+        ...
+
+
+@dataclass(frozen=True)
+class CommittedUpTo:
+    """Is every record that arrived before ``until_ms`` in a committed batch or a recorded gap?
+
+    ``since_ms``: when the window that matters begins, ``None``: with the application. ``accept`` are the :data:`KINDS`
+    that do not matter: recorded gaps, records that were dropped because the stream's options say so, and batches that
+    a person set aside.
+    """
+
+    until_ms: int
+    since_ms: int | None = None
+    accept: tuple[str, ...] = KINDS
+
+    def ask(self, store: LeaseStore, namespace: Namespace) -> Answer:
+        """Look twice (PROTOCOL C7), then at the batches of the window if not everything is accepted."""
+        found = committed_up_to(store, namespace)
+        told = {"watermark_ms": found.ms, "complete_from_ms": found.complete_from_ms}
+        begins = found.complete_from_ms
+        first = self.until_ms if self.since_ms is None else self.since_ms
+        if begins is not None and (first < begins or self.until_ms <= begins):
+            text = f"{namespace} is complete from {utc(begins)} on, so nothing is promised of {utc(first)}. "
+            text += "Wait for a later instant, or read what is older by an interval run."
+            return Answer(False, text, never=True, told=told)
+        if found.ms is None or found.ms < self.until_ms:
+            return Answer(False, self._waits(found), told=told)
+        return self._window(store, namespace, told)
+
+    def _waits(self, found: Watermark) -> str:
+        stands = "unknown yet" if found.ms is None else utc(found.ms)
+        by = f", held back by {shortlist([hold.name for hold in found.holds])}" if found.holds else ""
+        return (
+            f"Committed up to: {stands}{by}. A run that reads at {utc(self.until_ms + MARGIN_MS)} or later, and then "
+            f"commits, shows that all before {utc(self.until_ms)} is there."
+        )
+
+    def _window(self, store: LeaseStore, namespace: Namespace, told: Mapping[str, Any]) -> Answer:
+        left = [kind for kind in KINDS if kind not in self.accept]
+        if not left:
+            return Answer(True, told=told)
+        found: dict[str, list[str]] = {kind: [] for kind in left}
+        for batch in cast("Iterator[Batch]", store.list(BATCH, namespace, "")):
+            for kind in left:
+                if batch.state is BatchState.COMMITTED and self._concerns(batch, kind):
+                    found[kind].append(batch.batch_id)
+        bad = {kind: names for kind, names in found.items() if names}
+        if not bad:
+            return Answer(True, told=told)
+        words = "; ".join(f"{kind}: {shortlist(names, most=MOST_NAMED)}" for kind, names in bad.items())
+        return Answer(
+            False,
+            f"All that arrived before {utc(self.until_ms)} is committed, but these batches of the window have what is "
+            f"not accepted: {words}.",
+            never=set(bad) != {SET_ASIDE},  # a batch that was set aside may be replayed
+            told={**told, "batches": bad},
+        )
+
+    def _concerns(self, batch: Batch, kind: str) -> bool:
+        """Whether a batch has, or may have, something of a kind in the window. Of a gap the row does not tell when its
+        records arrived, but none arrived after the last record of its batch."""
+        has = {GAPS: batch.gaps > 0, DROPPED: batch.dropped > 0, SET_ASIDE: batch.set_aside is not None}[kind]
+        least, greatest = batch.min_arrival_ms, batch.max_arrival_ms
+        late = self.since_ms is None or greatest is None or greatest >= self.since_ms
+        early = kind == GAPS or least is None or least < self.until_ms
+        return has and late and early
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {"kind": "committed_up_to", **asdict(self), "accept": list(self.accept)}
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """Is what is not committed within bounds? A bound that is ``None`` does not count; all others must hold.
+
+    ``behind_ms``: nothing uncommitted arrived longer ago, as an upper bound by the watermark. ``landed_records``: so
+    many are read and not committed. ``until_loss_ms``: so long at least until unread records may expire. ``exceeded``
+    turns the question round: is one of the bounds broken?
+    """
+
+    behind_ms: int | None = None
+    landed_records: int | None = None
+    until_loss_ms: int | None = None
+    exceeded: bool = False
+
+    def ask(self, store: LeaseStore, namespace: Namespace, clock: Clock = SYSTEM_CLOCK) -> Answer:
+        """Look at the rows. The lag of the last read says nothing of now, so it is not asked."""
+        now_ms, mark = clock.now_ms(), committed_up_to(store, namespace).ms
+        found = shards(store, namespace, clock=clock)
+        landed = sum(shard.pending_records or 0 for shard in found)
+        unread = [shard.expires_from_ms for shard in found if not shard.all_read]
+        known = [ms for ms in unread if ms is not None]
+        left = min(known) - now_ms if known else None
+        told = {
+            "behind_ms": None if mark is None else max(0, now_ms - mark),
+            "landed_records": landed,
+            "until_loss_ms": left,
+        }
+        broken = []
+        if self.behind_ms is not None and (mark is None or now_ms - mark > self.behind_ms):
+            broken.append("how far it is behind is unknown" if mark is None else f"{now_ms - mark} ms behind")
+        if self.landed_records is not None and landed > self.landed_records:
+            broken.append(f"{landed} landed records")
+        if self.until_loss_ms is not None and None in unread:
+            broken.append("the time until data loss is unknown")
+        elif self.until_loss_ms is not None and left is not None and left < self.until_loss_ms:
+            broken.append(f"{left} ms until data loss")
+        if self.exceeded:
+            return Answer(bool(broken), "" if broken else "All bounds hold.", told=told)
+        return Answer(not broken, f"Out of bounds: {'; '.join(broken)}." if broken else "", told=told)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {"kind": "backlog", **asdict(self)}
+
+
+def question_of(value: Mapping[str, Any]) -> Question:
+    """The question of plain JSON.
+
+    :raises ConfigurationError: for a kind that this version does not know.
+    """
+    rest = {name: tuple(item) if isinstance(item, list) else item for name, item in value.items() if name != "kind"}
+    kinds: Mapping[str, Any] = {"committed_up_to": CommittedUpTo, "backlog": Backlog}
+    made = kinds.get(str(value.get("kind")))
+    if made is None:
+        raise ConfigurationError(
+            f"No sensor of this version asks {value.get('kind')!r}.",
+            remedy="Use the same version of airflow-provider-shardbatch on workers and triggerers.",
+        )
+    question: Question = made(**rest)
+    return question

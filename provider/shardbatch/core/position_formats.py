@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The formats in which positions of an application are written down for other programs."""
+
+from __future__ import annotations
+
+from shardbatch.core.choices import Choice
+
+
+class PositionsFormat(Choice):
+    """How positions are written down. ``bloop``: a token of Bloop, a library that reads streams of DynamoDB tables."""
+
+    BLOOP = "bloop"

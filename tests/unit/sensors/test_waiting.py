@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our sensors: one deadline from the first try on, literals in the trigger, one look for all that ask the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferred,
+)
+
+from shardbatch import BacklogSensor, CommittedUpToSensor, KinesisStream, SQLLeases
+from shardbatch.control.questions import Answer, CommittedUpTo
+from shardbatch.core.application import Application
+from shardbatch.core.interval import MARGIN_MS
+from shardbatch.core.lease import Lease
+from shardbatch.core.position import after, at_timestamp
+from shardbatch.core.rows import Namespace
+from shardbatch.core.shard import KeyRange
+from shardbatch.errors import ConfigurationError, StoreError
+from shardbatch.hooks.leases import DynamoDBLeases, leases_from
+from shardbatch.hooks.shardbatch import ShardbatchHook
+from shardbatch.sensors.waiting import SLACK
+from shardbatch.stores.sql import SQLStore
+from shardbatch.triggers import LOOKS, Asking
+
+NAMESPACE = Namespace("etl", "orders")
+T0 = 1_800_000_000_000
+UNTIL = "2027-01-15T08:00:00+00:00"
+NAMED: dict[str, Any] = {"app_name": "etl", "stream": KinesisStream("orders"), "leases": SQLLeases("leases_db")}
+SEEN = Lease(
+    NAMESPACE, "", "s-1", None, 1, after("9"), hash_range=KeyRange(0, 9), committed_to=f"{T0}@9"
+)  # until a minute before T0
+
+
+class Kept(dict[str, Any]):
+    """A task's state store."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = json.loads(json.dumps(value))
+
+
+def context(clear_number: int = 0, kept: Kept | None = None) -> Any:
+    run = SimpleNamespace(run_id="r1", clear_number=clear_number, start_date=None)
+    ti = SimpleNamespace(max_tries=0)
+    return {"dag_run": run, "ti": ti, "task_state_store": Kept() if kept is None else kept}
+
+
+@pytest.fixture
+def store(tmp_path: Path, connection: Callable[..., None]) -> Iterator[SQLStore]:
+    connection("leases_db", conn_type="sqlite", host=str(tmp_path / "leases.db"))
+    with closing(SQLStore(f"sqlite:///{tmp_path}/leases.db")) as made:
+        made.prepare()
+        begun = Application(NAMESPACE, "arn@1", at_timestamp(T0 - 9_000_000), 1, key_space=KeyRange(0, 9))
+        assert made.create(begun)
+        assert made.create(SEEN)
+        yield made
+
+
+def sensor(**given: Any) -> CommittedUpToSensor:
+    return CommittedUpToSensor(task_id="wait", **{**NAMED, "until": UNTIL, "deferrable": True, **given})
+
+
+def deferred(made: Any, given: Any) -> TaskDeferred:
+    with pytest.raises(TaskDeferred) as caught:
+        made.execute(given)
+    return caught.value
+
+
+def asking(**changes: Any) -> Asking:
+    given = {
+        "question": CommittedUpTo(T0).to_json(), "app_name": "etl", "stream": "orders",
+        "leases": SQLLeases("leases_db").to_json(), "every": 0.01, "deadline": time.time() + 60, **changes,
+    }  # fmt: skip
+    return Asking(**given)
+
+
+def outcome(trigger: Asking) -> dict[str, Any]:
+    async def first() -> dict[str, Any]:
+        return dict((await anext(trigger.run())).payload)
+
+    return asyncio.run(asyncio.wait_for(first(), 30))
+
+
+def test_what_is_there_already_needs_no_trigger(store: SQLStore) -> None:
+    made = sensor(until="2027-01-15T07:59:00+00:00")
+    assert made.execute(context())["watermark_ms"] == T0 - MARGIN_MS
+
+
+@pytest.mark.parametrize("mode", ["poke", "reschedule"])
+def test_it_also_pokes_and_reschedules(store: SQLStore, mode: str) -> None:
+    made = sensor(until="2027-01-15T07:59:00+00:00", mode=mode, deferrable=None)
+    assert not made.deferrable
+    done = made.poke(context())
+    assert (done.is_done, done.xcom_value["watermark_ms"]) == (True, T0 - MARGIN_MS)  # type: ignore[union-attr]
+    assert not made.__class__(task_id="w", **{**NAMED, "until": UNTIL, "mode": mode}).poke(context())
+
+
+def test_a_trigger_has_literals_only_and_is_made_anew_from_them(store: SQLStore) -> None:
+    order = deferred(sensor(timeout=600, poke_interval=7), context())
+    path, arguments = order.trigger.serialize()
+    assert path == "shardbatch.triggers.Asking"
+    assert json.loads(json.dumps(arguments)) == arguments
+    assert arguments["every"] == 7
+    assert Asking(**arguments).serialize() == (path, arguments)
+    assert order.timeout is not None
+    assert timedelta(seconds=590) < order.timeout - SLACK <= timedelta(seconds=600)
+
+
+def test_the_deadline_stands_from_the_first_try_until_the_task_is_cleared(
+    store: SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:  # R86
+    kept, now = Kept(), time.time()
+    made = sensor(timeout=600)
+    first = deferred(made, context(kept=kept)).trigger.serialize()[1]["deadline"]
+    monkeypatch.setattr(time, "time", lambda: now + 500)
+    assert deferred(made, context(kept=kept)).trigger.serialize()[1]["deadline"] == first
+    cleared = deferred(made, context(clear_number=1, kept=kept)).trigger.serialize()[1]["deadline"]
+    assert cleared > first + 400
+    monkeypatch.setattr(time, "time", lambda: now + 5_000)
+    with pytest.raises(AirflowSensorTimeout):
+        made.execute(context(clear_number=1, kept=kept))
+
+
+@pytest.mark.parametrize(("soft", "raised"), [(False, AirflowSensorTimeout), (True, AirflowSkipException)])
+def test_a_deadline_that_passes_fails_or_skips(store: SQLStore, soft: bool, raised: type[Exception]) -> None:
+    made = sensor(soft_fail=soft)
+    found = outcome(asking(deadline=time.time() + 0.05))
+    assert found["outcome"] == "timeout"
+    with pytest.raises(raised, match="held back by s-1"):
+        made.come_back(context(), found)
+    with pytest.raises(raised):
+        made.resume_execution("__fail__", {"error": "Trigger timeout"}, context())
+
+
+def test_what_can_never_be_fails_at_once_in_every_mode(store: SQLStore) -> None:
+    old = "2027-01-15T01:00:00+00:00"
+    with pytest.raises(AirflowFailException, match="complete from"):
+        sensor(until=old).execute(context())
+    with pytest.raises(AirflowFailException, match="complete from"):
+        sensor(until=old, deferrable=False).execute(context())
+    found = outcome(asking(question=CommittedUpTo(5).to_json()))
+    with pytest.raises(AirflowFailException, match="complete from"):
+        sensor().come_back(context(), found)
+    with pytest.raises(AirflowSkipException):
+        sensor(soft_fail=True).come_back(context(), found)
+
+
+def test_the_trigger_fires_when_the_rows_say_so(store: SQLStore) -> None:
+    async def moved() -> dict[str, Any]:
+        trigger = asking().run()
+        task = asyncio.ensure_future(anext(trigger))
+        await asyncio.sleep(0.1)
+        assert not task.done()
+        assert store.replace(SEEN, replace(SEEN, lease_count=2, committed_to=f"{T0 + MARGIN_MS}@9"))
+        return dict((await asyncio.wait_for(task, 30)).payload)
+
+    found = asyncio.run(moved())
+    assert found["outcome"] == "reached"
+    assert sensor().resume_execution("come_back", {"event": found}, context())["watermark_ms"] == T0
+
+
+def test_an_application_that_has_not_claimed_yet_is_waited_for(store: SQLStore) -> None:
+    order = deferred(sensor(app_name="later"), context())
+    assert order.trigger.serialize()[1]["app_name"] == "later"
+    found = outcome(asking(app_name="later", deadline=time.time() + 0.05))
+    assert (found["outcome"], "claimed for the first time" in found["why"]) == ("timeout", True)
+
+
+def test_a_store_that_is_away_is_asked_again(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def ask(self: ShardbatchHook, question: Any) -> Answer:
+        asked.append(1)
+        if len(asked) < 3:
+            raise StoreError("It is away.")
+        return Answer(True, told={"n": 3})
+
+    monkeypatch.setattr(ShardbatchHook, "ask", ask)
+    assert outcome(asking()) == {"outcome": "reached", "told": {"n": 3}}
+
+
+def test_all_that_ask_the_same_share_each_look(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def ask(self: ShardbatchHook, question: Any) -> Answer:
+        asked.append(self.app_name)
+        return Answer(False, "not yet")
+
+    monkeypatch.setattr(ShardbatchHook, "ask", ask)
+
+    async def many() -> None:
+        triggers = [asking(every=5.0, deadline=time.time() + 0.2) for _ in range(20)]
+        triggers.append(asking(app_name="other", every=5.0, deadline=time.time() + 0.2))
+        await asyncio.gather(*(anext(trigger.run()) for trigger in triggers))
+
+    asyncio.run(many())
+    assert asked.count("other") == 1
+    assert asked.count("etl") == 1
+    assert LOOKS._found == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"until": "2027-01-15T08:00:00"}, "no time zone"),
+        ({"until": ""}, "no data interval"),
+        ({"until": "soon"}, "not an instant"),
+        ({"since": UNTIL}, "is not before"),
+    ],
+)
+def test_an_instant_that_cannot_be_used_is_refused(store: SQLStore, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(AirflowFailException, match=said):
+        sensor(**given).execute(context())
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: sensor(accept=["gap"]), "accept="),
+        (lambda: sensor(accept="gaps"), "accept="),
+        (lambda: BacklogSensor(task_id="w", **NAMED), "no bound"),
+        (lambda: BacklogSensor(task_id="w", **NAMED, behind=timedelta(seconds=-1)), "no bound"),
+        (lambda: CommittedUpToSensor(task_id="w", until=UNTIL), "which application"),
+    ],
+)
+def test_mistakes_show_when_the_dag_is_parsed(made: Callable[[], Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        made()
+
+
+def test_a_backlog_sensor_asks_its_bounds(store: SQLStore) -> None:
+    made = BacklogSensor(task_id="w", **NAMED, behind=timedelta(days=9_000), deferrable=True)
+    assert made.execute(context())["landed_records"] == 0
+    deferred(BacklogSensor(task_id="w", **NAMED, landed_records=1, exceeded=True, deferrable=True), context())
+
+
+@pytest.mark.parametrize(
+    "leases",
+    [SQLLeases("a", create=False), DynamoDBLeases("t"), DynamoDBLeases("t", None, "eu-west-1", create=False)],
+)
+def test_a_lease_store_is_literals_and_back(leases: Any) -> None:
+    assert leases_from(json.loads(json.dumps(leases.to_json()))) == leases
+    with pytest.raises(ConfigurationError, match="same version"):
+        leases_from({"kind": "later"})
