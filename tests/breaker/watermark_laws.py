@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from shardbatch.core.application import Application
 from shardbatch.core.lease import Lease
 from shardbatch.core.watermark import watermark
+from tests.breaker.losses import is_replaced, must_be_told
 from tests.breaker.stream import Sent
 
 if TYPE_CHECKING:
@@ -49,9 +50,12 @@ class WatermarkLaws:
     def _due(self, sent: Sent) -> bool:
         """Whether a record has to be committed at all."""
         early = sent.arrival_ms < self._world.begin_ms() and sent.shard_id not in self._books.targets
-        return not early and self._books.wanted(sent)
+        return not early and not is_replaced(self._world, sent.shard_id) and self._books.wanted(sent)
 
     def _told(self, name: str, sent: Sent, waiting: object) -> bool:
-        """Whether an expired record is in a gap, was committed before a reset, or may be older than its row."""
+        """Whether an expired record is in a gap, was committed before a reset, or may be older than its row; or was
+        trimmed before its time where no gap is promised."""
+        if sent.early and not must_be_told(self._world, sent):
+            return True
         old = sent.arrival_ms < self._books.enrolled_ms.get(sent.shard_id, self._world.time.ms)
         return old or name in self._books.before or self._books.covered(sent, waiting)  # type: ignore[arg-type]
