@@ -98,8 +98,9 @@ class _Sweep:
         require_own_rows(self.landing, action.namespace, documents, slices, leases, before)
         for batch in before:
             self._retire(batch)
-        found = {batch.batch_id: batch for batch in self._batches()}
-        named = self._named(list(found.values()))
+        rows = sorted(self._batches(), key=lambda batch: batch.state is not BatchState.VOID)
+        found = {batch.batch_id: batch for batch in rows}  # of two scopes' rows of one id the one that may be live
+        named = self._named(rows)
         if named is not None:
             self._remove_slices(unused(slices, leases, named))
         outputs = Outputs(action, self.landing, list(found.values()), self)
@@ -263,6 +264,9 @@ class _Sweep:
             manifest = Manifest.loads(content)
         except (ValueError, KeyError, TypeError, ShardbatchError) as error:
             self.leave("documents", batch_id, f"its manifest cannot be read: {error}")
+            return None
+        if manifest.batch_id != batch_id:
+            self.leave("documents", batch_id, f"its manifest is that of batch {manifest.batch_id}: restore its own")
             return None
         if self.action.dry_run:
             return batches.void(namespace, manifest.scope, batch_id, 1, self.action.now_ms())

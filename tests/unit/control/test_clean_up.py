@@ -17,6 +17,7 @@ import pytest
 from shardbatch.control.drop import drop
 from shardbatch.control.park import park
 from shardbatch.control.set_aside import set_aside
+from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
 from shardbatch.core.archive import HISTORY_FOR
 from shardbatch.core.batch import BatchState
@@ -328,6 +329,31 @@ def test_a_manifest_without_a_row_that_cannot_be_read_is_left(rig: Rig) -> None:
     days(rig, 1)
     assert "cannot be read" in left(clean(rig))[stray.name]
     assert stray.exists()
+
+
+def test_a_batch_without_a_row_is_not_given_up_by_another_ones_manifest(rig: Rig) -> None:
+    """It may tell another scope."""
+    other = committed(rig)
+    landed(rig, "r2")
+    with pytest.raises(Killed):
+        rig.freeze("r2", store=MortalStore(rig.store, 1, applied=False))
+    (stray,) = set(documents(rig)) - {other}
+    folder = rig.folder / "etl" / "orders" / "batches"
+    shutil.copy(folder / other / "manifest.json", folder / stray / "manifest.json")
+    days(rig, 1)
+    found = clean(rig)
+    assert (went(found), list(left(found))) == ({}, [stray])
+    assert rig.consumer().batch(stray) is None
+
+
+@pytest.mark.parametrize("state", ["frozen", "committed"])
+def test_a_void_row_of_the_same_id_in_another_scope_takes_nothing_from_a_batch(rig: Rig, state: str) -> None:
+    """A manifest that was copied into another batch's folder tells a wrong scope for B2."""
+    batch_id = frozen(rig).batch_id or "" if state == "frozen" else committed(rig)
+    assert rig.store.create(batches.void(rig.namespace, "backfill", batch_id, 1, rig.time.ms))
+    days(rig, 6)
+    assert went(clean(rig)) == {}
+    assert rig.records(batch_id)
 
 
 # ------------------------------------------------------------------ another store than the runs'
