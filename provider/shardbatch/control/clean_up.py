@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clean-up: what staging and output roots hold that can never be used any more is removed (PROTOCOL A).
 
-Rows close, then a sweep removes. First batches whose archive time is over are retired (B17), which no attempt survives.
-Then the order of looks is what makes it safe: folders, then leases, then batches with their manifests, then it removes.
+The order of looks is what makes it safe: folders, then leases, then batches with their manifests, then it removes.
+Before the last look, batches whose archive time is over are retired (B17), which no attempt survives.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import partial
 from typing import cast
 
 from shardbatch.control.action import STAGING, Action, Done, Stays
+from shardbatch.control.clean_guard import require_own_rows
 from shardbatch.control.clean_outputs import Outputs
 from shardbatch.control.set_aside import move_on
 from shardbatch.core import batch as batches
@@ -43,7 +44,8 @@ def clean_up(action: Action, *, archive_for: timedelta = ARCHIVE_FOR) -> tuple[C
     It may be called at any time, by several at once and beside runs. What died is done by the next one.
 
     :param archive_for: how long the slices of a committed batch are kept after its last decision or attempt.
-    :raises ConfigurationError: if the application is not there, the reason is empty, or no staging is given.
+    :raises ConfigurationError: if the application is not there, the reason is empty, no staging is given, or a folder
+        in staging shows that this is not the lease store of the runs.
     :raises StagingError: if staging cannot be listed.
     :raises UnsupportedSchema: if the application's rows are not of this version.
     """
@@ -90,12 +92,15 @@ class _Sweep:
     def run(self) -> None:
         """All of it, in the order that makes it safe."""
         action, cleaner = self.action, self.landing.cleaner
-        for batch in self._batches():
-            self._retire(batch)
-        slices, documents = cleaner.slices(action.namespace), cleaner.batches(action.namespace)
+        documents, slices = cleaner.batches(action.namespace), cleaner.slices(action.namespace)
         leases = list(cast("Iterator[Lease]", action.store.list(SHARD_LEASE, action.namespace, None)))
-        found = {batch.batch_id: batch for batch in self._batches()}
-        named = self._named(list(found.values()))
+        before = self._batches()
+        require_own_rows(self.landing, action.namespace, documents, slices, leases, before)
+        for batch in before:
+            self._retire(batch)
+        rows = sorted(self._batches(), key=lambda batch: batch.state is not BatchState.VOID)
+        found = {batch.batch_id: batch for batch in rows}  # of two scopes' rows of one id the one that may be live
+        named = self._named(rows)
         if named is not None:
             self._remove_slices(unused(slices, leases, named))
         outputs = Outputs(action, self.landing, list(found.values()), self)
@@ -189,6 +194,8 @@ class _Sweep:
         age = self.action.now_ms() - batch.last_used_ms
         if batch.state is not BatchState.VOID or age < HISTORY_FOR.total_seconds() * 1000:
             return
+        if not stands_in(self.landing, batch):
+            return
         if not self.action.dry_run:
             self.begin()
             if not self.action.store.delete(batch):
@@ -199,7 +206,7 @@ class _Sweep:
 
     def _named(self, found: Sequence[Batch]) -> list[str] | None:
         """The files that live batches name; ``None`` if a manifest does not say, so that no slice can be judged."""
-        live = [b for b in found if b.state is not BatchState.VOID and not self.is_over(b) and b.manifest_digest]
+        live = [b for b in found if b.state is not BatchState.VOID and not self.is_over(b)]
         contents = self.landing.cleaner.manifests(self.action.namespace, [batch.batch_id for batch in live])
         named: list[str] = []
         for batch in live:
@@ -230,7 +237,8 @@ class _Sweep:
         """Whether the folder of a batch that is never worked on again is removed now, with its starts, or would be."""
         batch = found.get(folder.batch_id)
         if batch is None and not folder.manifest:
-            if self.is_young(folder.newest_ms, 2 * DRAWN_FOR):  # a freeze that is so slow draws another id (D2h)
+            # A freeze that is so slow draws another id (D2h).
+            if folder.newest_ms is None or self.is_young(folder.newest_ms, 2 * DRAWN_FOR):
                 return False
         else:
             batch = batch or self._given_up(folder)
@@ -250,10 +258,15 @@ class _Sweep:
             return None
         namespace, batch_id = self.action.namespace, folder.batch_id
         content = self.landing.cleaner.manifests(namespace, [batch_id])[batch_id]
+        if content is None:
+            return None  # another clean-up removes it
         try:
-            manifest = Manifest.loads(content or b"")
+            manifest = Manifest.loads(content)
         except (ValueError, KeyError, TypeError, ShardbatchError) as error:
             self.leave("documents", batch_id, f"its manifest cannot be read: {error}")
+            return None
+        if manifest.batch_id != batch_id:
+            self.leave("documents", batch_id, f"its manifest is that of batch {manifest.batch_id}: restore its own")
             return None
         if self.action.dry_run:
             return batches.void(namespace, manifest.scope, batch_id, 1, self.action.now_ms())

@@ -44,7 +44,8 @@ class SliceFolder:
 
 @dataclass(frozen=True)
 class BatchFolder:
-    """The folder of a batch's documents. ``manifest`` says whether the manifest is among them."""
+    """The folder of a batch's documents. ``manifest`` says whether the manifest is among them. ``newest_ms`` is when
+    its newest file was written, by the store's clock, or the folder itself if it has none; ``None`` if unknown."""
 
     batch_id: str
     files: int
@@ -72,7 +73,10 @@ class Cleaner(Protocol):
         ...
 
     def batches(self, namespace: Namespace) -> Sequence[BatchFolder]:
-        """All folders of batches' documents."""
+        """All folders of batches' documents.
+
+        :raises StagingMissing: if there is no staging folder, as where its mount is missing.
+        """
         ...
 
     def manifests(self, namespace: Namespace, batch_ids: Sequence[str]) -> Mapping[str, bytes | None]:
@@ -135,8 +139,9 @@ def unused(folders: Iterable[SliceFolder], leases: Iterable[Lease], named: Itera
 
 def _may_land(lease: Lease, folder: SliceFolder) -> bool:
     """Whether the read that has written there may yet store its slice on this lease (L3, L9)."""
-    if folder.tenure is None:
-        # Of version 0.1.0, whose reads look at the checkpoint: it has passed theirs, and only a reset takes it back.
+    if not folder.tenure:
+        # Of version 0.1.0, or in a lease that a worker took which knows no tenure, so that this one may come back. Such
+        # reads look at the checkpoint: it has passed theirs, and only a reset takes it back, which begins a tenure.
         passed = lease.completed or (lease.checkpoint.exact and lease.checkpoint > folder.after)
         return not passed
     if lease.lease_owner is None or lease.tenure != folder.tenure:

@@ -14,7 +14,7 @@ from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError, StagingError, StagingMissing
 from shardbatch.landing import layout
 from shardbatch.landing.cleaning import StagingCleaner
-from shardbatch.landing.files import Files, explained
+from shardbatch.landing.files import Files
 from shardbatch.landing.location import joined, locate
 from shardbatch.landing.roots import OutputRoots
 from shardbatch.landing.starts import StartMarks
@@ -139,10 +139,4 @@ class StagingArea(StartMarks):
         return joined(self.uri, path)
 
     def _require_root(self) -> None:
-        # A mount that went away must not become an empty folder of the same name. An object store has no folders.
-        if self._files.whole:
-            return
-        with explained("look at", self.uri):
-            there = self._files.filesystem.get_file_info(self.root).type
-        if there != pafs.FileType.Directory:
-            raise StagingMissing(f"The staging folder {self.uri} does not exist.")
+        self._files.require_folder(self.root, self.uri)

@@ -31,6 +31,7 @@ class _Held:
     files: int = 0
     bytes: int = 0
     newest_ms: int | None = None
+    made_ms: int | None = None
     names: list[str] = field(default_factory=list)
 
     def add(self, info: Any, name: str) -> None:
@@ -38,7 +39,11 @@ class _Held:
         self.bytes += info.size or 0
         self.names.append(name)
         if info.mtime is not None:
-            self.newest_ms = max(self.newest_ms or 0, int(info.mtime.timestamp() * 1000))
+            self.newest_ms = max(self.newest_ms or 0, _ms(info))
+
+    def made(self, info: Any) -> None:
+        """The folder itself: one without files is as old as that."""
+        self.made_ms = None if info.mtime is None else _ms(info)
 
 
 class StagingCleaner:
@@ -71,15 +76,18 @@ class StagingCleaner:
         return found
 
     def batches(self, namespace: Namespace) -> Sequence[BatchFolder]:
-        """All folders of batches' documents."""
+        """All folders of batches' documents.
+
+        :raises StagingMissing: if there is no staging folder, as where its mount is missing.
+        """
+        self._files.require_folder(self._root)
         held = self._held(self._files, joined(self._root, layout.batches_folder(namespace)), depth=1)
         found = []
         for name, here in sorted(held.items()):
             with suppress(ValueError):
                 batch_id = layout.unquoted(name)
-                found.append(
-                    BatchFolder(batch_id, here.files, here.bytes, here.newest_ms, layout.MANIFEST in here.names)
-                )
+                newest_ms = here.newest_ms if here.files else here.made_ms
+                found.append(BatchFolder(batch_id, here.files, here.bytes, newest_ms, layout.MANIFEST in here.names))
         return found
 
     def manifests(self, namespace: Namespace, batch_ids: Sequence[str]) -> Mapping[str, bytes | None]:
@@ -158,8 +166,12 @@ class StagingCleaner:
             if info.type == pafs.FileType.File and len(names) > depth:
                 found.setdefault(key, _Held()).add(info, "/".join(names[depth:]))
             elif info.type == pafs.FileType.Directory and len(names) == depth:
-                found.setdefault(key, _Held())
+                found.setdefault(key, _Held()).made(info)
         return found
+
+
+def _ms(info: Any) -> int:
+    return int(info.mtime.timestamp() * 1000)
 
 
 def _listed(files: Files, folder: str) -> list[Any]:

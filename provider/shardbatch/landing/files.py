@@ -14,7 +14,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from shardbatch.errors import StagingError
+from shardbatch.errors import StagingError, StagingMissing
 
 #: So many small files are read or removed at a time where there are many: on an object store each waits for an answer.
 _THREADS = 16
@@ -86,6 +86,20 @@ class Files:
         for folder in reversed(missing):
             with suppress(FileExistsError):  # another worker makes it, too
                 os.mkdir(folder, 0o770)
+
+    def require_folder(self, path: str, name: str = "") -> None:
+        """Check that the staging folder is there: a mount that went away must not become an empty folder of the same
+        name, nor be taken for one. An object store has no folders.
+
+        :param name: how the error calls it; default by its path.
+        :raises StagingMissing: if it is not.
+        """
+        if self.whole:
+            return
+        with explained("look at", name or path):
+            there = self.filesystem.get_file_info(path).type
+        if there != pafs.FileType.Directory:
+            raise StagingMissing(f"The staging folder {name or path} does not exist.")
 
     def make_one(self, path: str) -> bool:
         """Make a folder in one that is there; false if that is not there."""

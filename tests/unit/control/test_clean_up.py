@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,12 +17,13 @@ import pytest
 from shardbatch.control.drop import drop
 from shardbatch.control.park import park
 from shardbatch.control.set_aside import set_aside
+from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
 from shardbatch.core.archive import HISTORY_FOR
 from shardbatch.core.batch import BatchState
 from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
 from shardbatch.core.rows import SHARD_LEASE
-from shardbatch.errors import ConfigurationError, SlicesGone, UnsupportedSchema
+from shardbatch.errors import ConfigurationError, SlicesGone, StagingMissing, UnsupportedSchema
 from shardbatch.landing.area import StagingArea
 from shardbatch.landing.layout import slice_of
 from tests.support.clean_rig import (
@@ -217,9 +219,11 @@ def test_a_batch_whose_commit_died_is_told_and_its_leases_move_before_it_is_reti
         rig.commit("r1", first, store=MortalStore(rig.store, 0, applied=True))
     rig.over("r1")
     days(rig, 8)
-    assert went(clean(rig)) == {"archive": 1, "slices": 1}
+    assert went(clean(rig, dry_run=True)) == {"archive": 1}
+    assert went(clean(rig)) == {"archive": 1}
     assert (only(rig).pending, only(rig).batch_id) == (None, None)
     assert len(rig.sink()) == 2
+    assert went(clean(rig)) == {"slices": 1}  # its lease named them when it was read
 
 
 # ------------------------------------------------------------------ what never commits
@@ -305,16 +309,152 @@ def test_a_folder_without_row_and_manifest_goes_once_no_freeze_can_come_back_to_
     assert not stray.exists()
 
 
-def test_a_manifest_without_a_row_that_cannot_be_read_is_left(rig: Rig) -> None:
+def test_a_folder_of_unknown_age_without_a_manifest_stays(rig: Rig) -> None:
+    """Some file systems tell no times: it may be the folder of a freeze that is about to write its manifest."""
     committed(rig)
-    stray = rig.folder / "etl" / "orders" / "batches" / "20200101t000000000-aa"
-    stray.mkdir()
+    area = StagingArea(str(rig.folder))
+    area.note_attempt(rig.namespace, "20200101t000000000-aa", 1)
+    found = [replace(folder, newest_ms=None) for folder in area.cleaner.batches(rig.namespace)]
+    area.cleaner.batches = lambda namespace: found  # type: ignore[method-assign]
+    assert went(clean(rig, landing=area)) == {}
+    assert len(documents(rig)) == 2
+
+
+def test_a_manifest_without_a_row_that_cannot_be_read_is_left(rig: Rig) -> None:
+    landed(rig)
+    with pytest.raises(Killed):  # the stamp is written, the row is not
+        rig.freeze("r1", store=MortalStore(rig.store, 1, applied=False))
+    (stray,) = (rig.folder / "etl" / "orders" / "batches").iterdir()
     (stray / "manifest.json").write_text("{")
+    days(rig, 1)
     assert "cannot be read" in left(clean(rig))[stray.name]
     assert stray.exists()
 
 
+def test_a_batch_without_a_row_is_not_given_up_by_another_ones_manifest(rig: Rig) -> None:
+    """It may tell another scope."""
+    other = committed(rig)
+    landed(rig, "r2")
+    with pytest.raises(Killed):
+        rig.freeze("r2", store=MortalStore(rig.store, 1, applied=False))
+    (stray,) = set(documents(rig)) - {other}
+    folder = rig.folder / "etl" / "orders" / "batches"
+    shutil.copy(folder / other / "manifest.json", folder / stray / "manifest.json")
+    days(rig, 1)
+    found = clean(rig)
+    assert (went(found), list(left(found))) == ({}, [stray])
+    assert rig.consumer().batch(stray) is None
+
+
+@pytest.mark.parametrize("state", ["frozen", "committed"])
+def test_a_void_row_of_the_same_id_in_another_scope_takes_nothing_from_a_batch(rig: Rig, state: str) -> None:
+    """A manifest that was copied into another batch's folder tells a wrong scope for B2."""
+    batch_id = frozen(rig).batch_id or "" if state == "frozen" else committed(rig)
+    assert rig.store.create(batches.void(rig.namespace, "backfill", batch_id, 1, rig.time.ms))
+    days(rig, 6)
+    assert went(clean(rig)) == {}
+    assert rig.records(batch_id)
+
+
+# ------------------------------------------------------------------ another store than the runs'
+
+
+def standing(rig: Rig) -> list[Path]:
+    return sorted(path for path in rig.folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("state", ["committed", "frozen"])
+def test_nothing_goes_by_a_store_that_does_not_know_a_batch_in_staging(rig: Rig, state: str, dry_run: bool) -> None:
+    """It has the application, and maybe rows of its own: a test's store, or a copy from before that batch."""
+    other = Rig(rig.folder, stream=rig.stream)
+    known = committed(other)
+    batch_id = committed(rig) if state == "committed" else frozen(rig).batch_id or ""
+    days(other, 400)
+    before, rows = standing(rig), everything(other)
+    with pytest.raises(ConfigurationError, match=batch_id) as raised:
+        clean(other, dry_run=dry_run)
+    assert "--leases" in str(raised.value)
+    assert known not in str(raised.value)
+    assert standing(rig) == before
+    assert everything(other) == rows
+
+
+def test_nothing_goes_by_a_store_that_has_the_application_alone(rig: Rig) -> None:
+    landed(rig)
+    other = Rig(rig.folder.parent / "other", stream=rig.stream)
+    committed(other)
+    assert all(other.store.delete(row) for row in [only(other), *other.batches()])
+    days(other, 400)
+    with pytest.raises(ConfigurationError, match="--leases"):
+        clean(other, landing=StagingArea(str(rig.folder)))
+    assert len(slices(rig)) == 1
+
+
+def test_a_folder_that_another_clean_up_removes_meanwhile_is_not_taken_for_another_stores(rig: Rig) -> None:
+    """It removes the documents of a void batch, and then its row."""
+    first = frozen(rig)
+    rig.over("r1")
+    told(drop, rig, first.batch_id, liveness=rig.verdict)
+    assert rig.run("r2").records == 2
+    days(rig, HISTORY_FOR.days + 1)
+
+    class Slow(type(rig.store)):  # type: ignore[misc]
+        def list(self, table: Any, *words: Any, **equal: Any) -> Any:
+            if table is SHARD_LEASE and rig.consumer().batch(first.batch_id or "") is not None:
+                assert went(clean(rig))["rows"] == 1
+            return rig.store.list(table, *words, **equal)
+
+    slow = Slow.__new__(Slow)
+    slow.__dict__ = rig.store.__dict__
+    assert left(clean(rig, store=slow)) == {}
+
+
+def test_nothing_goes_while_the_staging_folder_is_not_there(rig: Rig) -> None:
+    """Its mount is missing: else the rows of batches would go whose documents stand on it."""
+    first = frozen(rig)
+    rig.over("r1")
+    told(drop, rig, first.batch_id, liveness=rig.verdict)
+    assert rig.run("r2").records == 2
+    days(rig, HISTORY_FOR.days + 1)
+    away = rig.folder.rename(rig.folder.parent / "away")
+    with pytest.raises(StagingMissing):
+        clean(rig)
+    away.rename(rig.folder)
+    assert went(clean(rig))["rows"] == 1
+
+
+def test_the_row_of_a_void_batch_stays_whose_documents_stand_in_another_staging_folder(rig: Rig) -> None:
+    first = frozen(rig)
+    rig.over("r1")
+    told(drop, rig, first.batch_id, liveness=rig.verdict)
+    assert rig.run("r2").records == 2
+    days(rig, HISTORY_FOR.days + 1)
+    empty = rig.folder.parent / "empty"
+    empty.mkdir()
+    assert "rows" not in went(clean(rig, landing=StagingArea(str(empty))))
+    assert went(clean(rig))["rows"] == 1
+
+
 # ------------------------------------------------------------------ what happens while it looks
+
+
+def test_the_manifest_of_a_freeze_that_has_only_made_its_folder_stays(rig: Rig) -> None:
+    """An empty folder has no file that tells its age."""
+    landed(rig)
+    rig.time.ms = int(time.time() * 1000)
+    made: list[Path] = []
+
+    class Slow(StagingArea):
+        def write_manifest(self, namespace: Any, batch_id: str, content: bytes) -> str:
+            made.append(rig.folder / "etl" / "orders" / "batches" / batch_id)
+            made[0].mkdir(parents=True)
+            assert went(clean(rig)) == {}
+            assert made[0].exists()
+            return super().write_manifest(namespace, batch_id, content)
+
+    assert rig.freeze("r1", landing=Slow(str(rig.folder))).record_count == 2
+    assert made
 
 
 def test_a_slice_that_is_read_while_a_clean_up_looks_at_rows_stays(rig: Rig) -> None:

@@ -49,6 +49,10 @@ def test_what_a_live_batch_names_stays() -> None:
     [(replace(HELD, checkpoint=after("6")), True), (HELD, False), (replace(HELD, checkpoint=TRIM_HORIZON), False)],
     ids=["passed", "stands there", "may come there"],
 )
-def test_a_folder_of_version_0_1_0_goes_once_the_checkpoint_has_passed_it(lease: Lease, goes: bool) -> None:
-    old = replace(FOLDER, tenure=None)
+@pytest.mark.parametrize("tenure", [None, 0])
+def test_a_folder_of_version_0_1_0_goes_once_the_checkpoint_has_passed_it(
+    tenure: int | None, lease: Lease, goes: bool
+) -> None:
+    """A tenure of zero is of a lease that a worker took that knows none, and so may come back."""
+    lease, old = replace(lease, lease_owner=None, tenure=0), replace(FOLDER, tenure=tenure)
     assert unused([old], [lease], []) == ([old] if goes else [])
