@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, ClassVar
 from unittest.mock import patch
@@ -110,12 +111,14 @@ class Breaker(Tables):
         """
         themes = os.environ.get("BREAKER_THEMES", THEMES[self.kind]).split()
         self.theme, self.trims, self.switches = themes[theme % len(themes)], trims, switches
-        self._renewal = patch("shardbatch.run.land.Renewal", HandRenewal)
-        self._renewal.start()
+        of_table = Habits.of(Plans(habits)) if self.kind == "table" else None
+        self._changed = ExitStack()
+        self._changed.enter_context(patch("shardbatch.run.land.Renewal", HandRenewal))
+        if of_table is not None:
+            self._changed.enter_context(patch("shardbatch.sources.dynamodb.listing.ASKED_SINGLY", of_table.singly))
         self._grace = patch("shardbatch.control.clean_outputs.READER_GRACE", timedelta(0))
         self._grace.start()
         plans = Plans(tape if self.theme in OUTPUTS else b"")
-        of_table = Habits.of(Plans(habits)) if self.kind == "table" else None
         begins = LATEST if start == "latest" else TRIM_HORIZON
         self.world = World(self.store, namespace(), begins, shards, plans, of_table)
         self.world.reachable = reach
@@ -416,5 +419,5 @@ class Breaker(Tables):
         finally:
             for process in self.world.processes:
                 process.kill()
-            self._renewal.stop()
+            self._changed.close()
             self._grace.stop()

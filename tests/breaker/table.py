@@ -38,7 +38,7 @@ class Habits:
     ``ends_with_records``: a closed shard ends in the answer that has its last records. ``absent``: an end lacks its
     iterator rather than saying that there is none. ``empties``: so many empty answers stand before the first of a new
     iterator. ``lenient``: a place is called trimmed only if something behind it is. ``attempts``: so often the source
-    asks before it gives up.
+    asks before it gives up, and for the children of so many shards one by one (``singly``).
     """
 
     by_name: bool
@@ -54,6 +54,7 @@ class Habits:
     empties: int
     lenient: bool
     attempts: int
+    singly: int
 
     @classmethod
     def of(cls, plans: Plans) -> Habits:
@@ -72,6 +73,7 @@ class Habits:
             empties=plans.choose((0, 0, 1, 4)),
             lenient=plans.choose((False, True)),
             attempts=plans.choose((6, 2, 1)),
+            singly=plans.choose((32, 0, 1)),
         )
 
 
