@@ -35,7 +35,8 @@ class CommittedUpToSensor(WaitingSensor):
     :param accept: what may be in the window beside records that readers see: ``gaps`` (records that expired, or that a
         reset passed over), ``dropped`` (records that the stream's options leave out), ``set_aside`` (batches that a
         person decided without output). Default: all three, which a watermark counts as done. If you leave out one of
-        the first two, the sensor fails where it finds it; without ``set_aside`` it waits for the replay.
+        the first two, the sensor fails where it finds it; without ``set_aside`` it waits for the replay, and fails
+        if clean-up has retired the batch.
     :param kwargs: those of all our sensors: ``batch`` or ``app_name``, ``stream`` and ``leases``; ``deferrable``,
         ``poke_interval``, ``timeout``, ``mode``, ``soft_fail``.
     :raises ConfigurationError: for a kind that is not known, or an application that is not named.
