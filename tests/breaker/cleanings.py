@@ -12,7 +12,7 @@ from hypothesis.stateful import precondition, rule
 from tests.breaker.cleaning import KEPT_FOR, clean
 from tests.breaker.meetings import Meetings
 from tests.breaker.persons import start
-from tests.breaker.process import GO, Process
+from tests.breaker.process import ANSWERS, GO, Process
 from tests.breaker.run import Run
 
 MOST_CLEANINGS = 4
@@ -62,7 +62,8 @@ class Cleanings(Meetings):
         self.world.stream.put("a", "b")
         which = self.world.due(run)
         reader = self.world.start_task(run, which[0]) if which else self.world.live(run)[0]
-        while not reader.finished and reader.at != before:
+        calls = ANSWERS if before == "page" else (before,)
+        while not reader.finished and reader.at not in calls:
             self._step(reader, GO)
         reader.abandoned = True
         self._go(start(self.world, "release_owner", str(run.owner)))

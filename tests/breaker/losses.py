@@ -59,9 +59,14 @@ def belongs(world: World, sent: Sent) -> bool:
 
 
 def has_left(world: World, shard_id: str) -> bool:
-    """Whether a shard left the stream that the application reads."""
+    """Whether a shard left the stream that the application reads, or is of another one."""
+    return world.stream.shards[shard_id].gone or is_replaced(world, shard_id)
+
+
+def is_replaced(world: World, shard_id: str) -> bool:
+    """Whether a shard is of another stream than the application's."""
     stream = world.stream
-    if stream.shards[shard_id].gone or not isinstance(stream, TableStream):
-        return stream.shards[shard_id].gone
+    if not isinstance(stream, TableStream):
+        return False
     row = next((row for row in world.rows.values() if isinstance(row, Application)), None)
     return row is not None and row.stream_id != stream.of[shard_id].arn

@@ -18,18 +18,16 @@ from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.position import LATEST, TRIM_HORIZON, at_timestamp
-from tests.breaker.cleanings import Cleanings
 from tests.breaker.ends import drain
 from tests.breaker.faults import FATES, HandRenewal
 from tests.breaker.laws import Laws
-from tests.breaker.losses import trim
 from tests.breaker.outputs import MOST_CALLS, OUTPUTS
 from tests.breaker.persons import ASKING, VERBS, apt, choices, start
 from tests.breaker.plans import Plans
-from tests.breaker.process import GO, Fate, Process
-from tests.breaker.run import Run
+from tests.breaker.process import ANSWERS, GO, Fate, Process
 from tests.breaker.stores import namespace
 from tests.breaker.table import Habits
+from tests.breaker.tables import TIME, Tables
 from tests.breaker.world import TASKS, World
 
 #: A schedule keeps to a theme, so that what belongs together comes close together; ``all`` has everything. What works
@@ -40,7 +38,7 @@ THEMES = {
 }
 PEOPLE, BESIDE = ("people", "clean", "all"), ("beside", "all")
 REPLAYS = ("people", "outputs", "clean", "all")
-STREAM, TIME = ("stream", "people", "beside", "all"), ("stream", "beside", "all")
+STREAM = ("stream", "people", "beside", "all")
 MOST_RUNS = 6
 MOST_RECORDS = 40
 MOST_SHARDS = 7
@@ -61,12 +59,10 @@ READING: list[dict[str, Any]] = [
     {"limits": ReadLimits(run_duration=timedelta(minutes=5), concurrency=1)},
     {"limits": ReadLimits(duration=timedelta(milliseconds=6), concurrency=1), "read_tasks": 1},
 ]
-#: How a process is said to ask for records.
-ANSWERS = ("page", "records")
 KEYS = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6)
 
 
-class Breaker(Cleanings):
+class Breaker(Tables):
     """A few runs of two deployments on one application, whose every call may meet another's."""
 
     store: ClassVar[LeaseStore]
@@ -77,6 +73,7 @@ class Breaker(Cleanings):
         theme=st.integers(0, 7),
         keys=KEYS,
         shards=st.sampled_from([1, 2, 2]),
+        reading=st.sampled_from(READING),
         reshards=st.lists(st.booleans(), max_size=2),
         start=st.sampled_from(["oldest", "oldest", "latest", "instant"]),
         ages=st.sampled_from([0, 0, 1, 50, 70, 3600]),
@@ -93,6 +90,7 @@ class Breaker(Cleanings):
         theme: int,
         keys: list[str],
         shards: int,
+        reading: dict[str, Any],
         reshards: list[bool],
         start: str,
         ages: int,
@@ -135,7 +133,7 @@ class Breaker(Cleanings):
         if start == "instant":
             self.world.start = at_timestamp(self.world.time.ms - ages * 700)
         self.world.say(f"A {self.kind} with {of_table}")
-        self.world.new_run()
+        self.world.new_run(**reading)
 
     # who goes on
 
@@ -263,16 +261,6 @@ class Breaker(Cleanings):
             if not process.finished:
                 self._step(process, GO if data.draw(st.booleans()) else self._fate(data, process))
 
-    def _reader(self, data: Any) -> Process | None:
-        """A read task: one that is at work, else one that may begin."""
-        reading = [p for p in self.world.processes if p.task == "read" and not p.finished]
-        due = self._may_read()
-        if not reading and not due:
-            return None
-        return (
-            data.draw(st.sampled_from(reading)) if reading else self.world.start_task(*data.draw(st.sampled_from(due)))
-        )
-
     # what Airflow, people and the stream do
 
     @rule(
@@ -376,8 +364,8 @@ class Breaker(Cleanings):
     @precondition(lambda self: self.theme in TIME and self.spent["still"] < 2 and self._may_read())
     def stand_still(self, data: Any) -> None:
         """A machine sleeps for a day between two answers of a read; records come, and expire before it wakes up."""
-        run, group = data.draw(st.sampled_from(self._may_read()))
-        process = self.world.start_task(run, group)
+        process = self._reader(data)
+        assert process is not None
         self._read_some(process)
         if process.at in ANSWERS and not process.finished:
             self.spent["still"] += 1
@@ -388,10 +376,6 @@ class Breaker(Cleanings):
                 self.world.time.ms += hours * HOUR_MS
         while not process.finished:
             self._step(process, GO)
-
-    def _may_read(self) -> list[tuple[Run, str | None]]:
-        """The read tasks that may begin."""
-        return [(run, group) for run in self.world.runs if run.task == "read" for group in self.world.due(run)]
 
     @rule(data=st.data())
     @precondition(
@@ -411,47 +395,6 @@ class Breaker(Cleanings):
         """The clock of a worker is ahead by days, once."""
         self.spent["ahead"] += 1
         self.world.ahead_ms = 300 * HOUR_MS
-        self.go_on(data)
-
-    @rule(data=st.data(), keep=st.integers(0, 2), reads=st.booleans(), fresh=st.booleans())
-    @precondition(lambda self: self.kind == "table" and self.theme in TIME and self.spent["trimmed"] < self.trims)
-    def trim(self, data: Any, keep: int, reads: bool, fresh: bool) -> None:
-        """The service drops records before their time, maybe such as came just now, or between two answers of a
-        read."""
-        for shard in [shard for shard in self.world.stream.shards.values() if fresh and not shard.closed]:
-            self.world.stream.put(*"ab", shard_id=shard.shard_id)
-        held = [shard.shard_id for shard in self.world.stream.shards.values() if len(shard.items) > keep]
-        process = None
-        if reads and self._may_read():
-            run, group = data.draw(st.sampled_from(self._may_read()))
-            process = self.world.start_task(run, group)
-            self._read_some(process)
-        if held:
-            self.spent["trimmed"] += 1
-            trim(self.world, data.draw(st.sampled_from(held)), keep)
-        while process is not None and not process.finished:
-            self._step(process, GO)
-        self.go_on(data)
-
-    def _read_some(self, process: Process) -> None:
-        """Up to where it asks for its second answer."""
-        answers = 0
-        while not process.finished and (process.at not in ANSWERS or not answers):
-            answers += process.at in ANSWERS
-            self._step(process, GO)
-
-    @rule(data=st.data(), anew=st.booleans())
-    @precondition(lambda self: self.kind == "table" and self.theme in TIME and self.spent["switched"] < self.switches)
-    def switch(self, data: Any, anew: bool) -> None:
-        """Somebody disables the table's stream, or enables another one, or both."""
-        self.spent["switched"] += 1
-        stream = self.world.stream
-        if stream.enabled:
-            stream.disable()
-            self.world.say("The stream is disabled")
-        if (anew or self.spent["switched"] > 1) and not stream.enabled:
-            stream.enable()
-            self.world.say(f"Another stream is enabled: {stream.arn}")
         self.go_on(data)
 
     def _tell(self) -> None:

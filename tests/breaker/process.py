@@ -16,6 +16,8 @@ from tests.support.rig import FakeTime
 
 #: A process that waits in short naps lets others come between at every so many of them.
 NAPS = 5
+#: How a process is said to ask for records, of a stream or of a table's.
+ANSWERS = ("page", "records")
 
 
 class Killed(BaseException):

@@ -21,6 +21,8 @@ from tests.support.scripted import Item, ScriptedShard
 
 #: A sequence number is a count, then twenty digits that all numbers of its shard share: so they differ in length.
 SHARE = 10**20
+#: No child is listed later than so long after its birth, however seldom listings are asked for.
+LATEST_MS = 20 * 60_000
 #: How long a stream is about to be disabled; then all that were born are listed.
 DISABLING_MS = 5_000
 
@@ -64,7 +66,7 @@ class Habits:
             page_shards=plans.choose((100, 1, 2, 3)),
             repeats=plans.choose((0, 0, 1)),
             late_looks=plans.choose((0, 0, 2, 15, 40)),
-            late_ms=plans.choose((0, 0, 2_000, 30_000, 20 * 60_000)),
+            late_ms=plans.choose((0, 0, 2_000, 30_000, LATEST_MS)),
             ends_with_records=plans.choose((True, False)),
             absent=plans.choose((False, True)),
             empties=plans.choose((0, 0, 1, 4)),
@@ -251,8 +253,9 @@ class TableStream(ExpiringStream):
     def shows(self, shard: ScriptedShard) -> bool:
         """Whether listings show a shard by now. The children of a shard are shown all at once."""
         born_ms, looks = self._born.get(shard.shard_id, (0, -(1 << 30)))
-        known = self.looks - looks >= self.habits.late_looks and self.now_ms - born_ms >= self.habits.late_ms
-        known = known or self.of[shard.shard_id].status(self.now_ms) == "DISABLED"
+        age_ms = self.now_ms - born_ms
+        known = self.looks - looks >= self.habits.late_looks and age_ms >= self.habits.late_ms
+        known = known or age_ms >= LATEST_MS or self.of[shard.shard_id].status(self.now_ms) == "DISABLED"
         if not known:
             self.hidden.add(shard.shard_id)
         return known

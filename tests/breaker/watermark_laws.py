@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from shardbatch.core.application import Application
 from shardbatch.core.lease import Lease
 from shardbatch.core.watermark import watermark
-from tests.breaker.losses import must_be_told
+from tests.breaker.losses import is_replaced, must_be_told
 from tests.breaker.stream import Sent
-from tests.breaker.table import TableStream
 
 if TYPE_CHECKING:
     from tests.breaker.books import Books
@@ -44,21 +43,18 @@ class WatermarkLaws:
         for name, sent in world.stream.sent.items():
             if sent.arrival_ms < self.high and ("", name) not in self._books.records:
                 open_ = not sent.expired or not self._told(name, sent, waiting.get(sent.shard_id, ()))
-                assert not (open_ and self._due(sent, application)), (
+                assert not (open_ and self._due(sent)), (
                     f"the watermark is {self.high}, and record {name} of {sent.arrival_ms} is not committed; {found}"
                 )
 
-    def _due(self, sent: Sent, application: Application) -> bool:
-        """Whether a record has to be committed at all. What another stream of the table has is none of its concern."""
-        stream = self._world.stream
-        if isinstance(stream, TableStream) and stream.of[sent.shard_id].arn != application.stream_id:
-            return False
+    def _due(self, sent: Sent) -> bool:
+        """Whether a record has to be committed at all."""
         early = sent.arrival_ms < self._world.begin_ms() and sent.shard_id not in self._books.targets
-        return not early and self._books.wanted(sent)
+        return not early and not is_replaced(self._world, sent.shard_id) and self._books.wanted(sent)
 
     def _told(self, name: str, sent: Sent, waiting: object) -> bool:
-        """Whether an expired record is in a gap, was committed before a reset, may be older than its row, or was
-        trimmed where nothing shows it."""
+        """Whether an expired record is in a gap, was committed before a reset, or may be older than its row; or was
+        trimmed before its time where no gap is promised."""
         if sent.early and not must_be_told(self._world, sent):
             return True
         old = sent.arrival_ms < self._books.enrolled_ms.get(sent.shard_id, self._world.time.ms)

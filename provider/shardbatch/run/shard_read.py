@@ -80,9 +80,8 @@ class _Tally:
         self.caught_up_ms: int | None = None
         self.tip_ms: int | None = None
         self.stream_time = read.stream_time
-        self.trail = Continuity(
-            read.consumer, lease, read.kept, read.above or Ancestors(read.consumer), read.same_stream
-        )
+        above = read.above or Ancestors(read.consumer)
+        self.trail = Continuity(read.consumer, lease, read.kept, above, read.same_stream)
         self.oddities = NOTHING_ODD
         self.page: Page | None = None
         self.interval = read.consumer.interval

@@ -112,8 +112,8 @@ def test_the_end_of_a_shard_asks_for_its_own_children_only(server: StreamServer,
     found = rig.claim("r2")
     server.calls.clear()
     rig.land("r2", found)
-    _, *listings = server.calls.list("DescribeStream")  # the first one asks for the time
-    assert len(listings) == 8
+    asked, *listings = server.calls.list("DescribeStream")  # the stream's time, once
+    assert (asked.shards, len(listings)) == (1, 8)
     assert all(call.shards == 1 for call in listings)
 
 
@@ -198,7 +198,7 @@ def test_a_disabled_stream_is_read_to_its_end(server: StreamServer, tmp_path: Pa
     found = rig.claim("r1")
     server.calls.clear()
     rig.land("r1", found)
-    # The time, and one for each leaf: none will ever have children.
+    # The stream's time, and one for each leaf: none will ever have children.
     assert len(server.calls.list("DescribeStream")) == 1 + 3
     frozen = rig.freeze("r1")
     rig.work(frozen)
