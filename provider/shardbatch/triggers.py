@@ -50,7 +50,7 @@ class _Looks:
 
     def __init__(self) -> None:
         self._locks: dict[str, asyncio.Lock] = {}
-        self._found: dict[str, tuple[float, Answer]] = {}
+        self._found: dict[str, tuple[float, Answer | ShardbatchError]] = {}
         self._askers: dict[str, int] = {}
 
     def join(self, key: str) -> None:
@@ -64,15 +64,24 @@ class _Looks:
             for kept in (self._askers, self._found, self._locks):
                 kept.pop(key, None)
 
-    async def answer(self, key: str, asking: Asking) -> Answer:
-        """An answer that is not older than half the interval in which this one asks."""
+    async def answer(self, key: str, asking: Asking, oldest: float) -> Answer:
+        """An answer, or failure, of a look that began since this was called, or at most so many seconds before.
+
+        :raises ShardbatchError: if the look failed.
+        """
+        since = time.monotonic() - oldest
         async with self._locks.setdefault(key, asyncio.Lock()):
-            at, answer = self._found.get(key, (0.0, None))
-            if answer is None or time.monotonic() - at > asking.every / 2:
+            at, found = self._found.get(key, (0.0, None))
+            if found is None or at < since:
                 at = time.monotonic()
-                answer = await sync_to_async(asking.look, thread_sensitive=False)()
-                self._found[key] = at, answer
-            return answer
+                try:
+                    found = await sync_to_async(asking.look, thread_sensitive=False)()
+                except ShardbatchError as error:  # the others shall not each wait for a store that is away
+                    found = error
+                self._found[key] = at, found
+        if isinstance(found, ShardbatchError):
+            raise found
+        return found
 
 
 LOOKS = _Looks()
@@ -123,8 +132,9 @@ class Asking(BaseTrigger):
     async def _outcome(self, key: str) -> dict[str, Any]:
         why = ""
         while True:
+            over = time.time() >= self.deadline
             try:
-                answer = await LOOKS.answer(key, self)
+                answer = await LOOKS.answer(key, self, oldest=0 if over else self.every / 2)
             except ShardbatchError as error:
                 if not error.retryable:
                     return {"outcome": "failed", "why": str(error)}
@@ -138,10 +148,9 @@ class Asking(BaseTrigger):
                 if answer.why != why:
                     self.log.info("%s", answer.why)
                 why = answer.why
-            left = self.deadline - time.time()
-            if left <= 0:
+            if over:
                 return {"outcome": "timeout", "why": why}
-            await asyncio.sleep(min(self.every, left))
+            await asyncio.sleep(max(0.0, min(self.every, self.deadline - time.time())))
 
     def look(self) -> Answer:
         """Ask once, in a thread of its own.

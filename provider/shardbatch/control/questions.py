@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 from shardbatch.control.status import committed_up_to, shards
 from shardbatch.core.batch import Batch, BatchState
-from shardbatch.core.interval import MARGIN_MS
+from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS
 from shardbatch.core.ports import SYSTEM_CLOCK, Clock, LeaseStore
 from shardbatch.core.rows import BATCH, Namespace
 from shardbatch.core.shortlist import shortlist
@@ -93,10 +93,12 @@ class CommittedUpTo:
         if not left:
             return Answer(True, told=told)
         found: dict[str, list[str]] = {kind: [] for kind in left}
+        lost = False
         for batch in cast("Iterator[Batch]", store.list(BATCH, namespace, "")):
             for kind in left:
                 if batch.state is BatchState.COMMITTED and self._concerns(batch, kind):
                     found[kind].append(batch.batch_id)
+                    lost = lost or kind != SET_ASIDE or batch.retired_ms is not None
         bad = {kind: names for kind, names in found.items() if names}
         if not bad:
             return Answer(True, told=told)
@@ -105,17 +107,22 @@ class CommittedUpTo:
             False,
             f"All that arrived before {utc(self.until_ms)} is committed, but these batches of the window have what is "
             f"not accepted: {words}.",
-            never=set(bad) != {SET_ASIDE},  # a batch that was set aside may be replayed
+            never=lost,  # a batch that was set aside may be replayed, until clean-up retires it
             told={**told, "batches": bad},
         )
 
     def _concerns(self, batch: Batch, kind: str) -> bool:
-        """Whether a batch has, or may have, something of a kind in the window. Of a gap the row does not tell when its
-        records arrived, but none arrived after the last record of its batch."""
+        """Whether a batch has, or may have, something of a kind in the window.
+
+        The row's times are those of records that readers see. A gap's records arrived before the last of these. Dropped
+        ones may lie on either side of them, but arrived before the batch was made.
+        """
         has = {GAPS: batch.gaps > 0, DROPPED: batch.dropped > 0, SET_ASIDE: batch.set_aside is not None}[kind]
         least, greatest = batch.min_arrival_ms, batch.max_arrival_ms
+        if kind == DROPPED and greatest is not None:
+            greatest = max(greatest, batch.created_at_ms + CLOCKS_APART_MS)
         late = self.since_ms is None or greatest is None or greatest >= self.since_ms
-        early = kind == GAPS or least is None or least < self.until_ms
+        early = kind != SET_ASIDE or least is None or least < self.until_ms
         return has and late and early
 
     def to_json(self) -> dict[str, Any]:
@@ -144,7 +151,9 @@ class Backlog:
         landed = sum(shard.pending_records or 0 for shard in found)
         unread = [shard.expires_from_ms for shard in found if not shard.all_read]
         known = [ms for ms in unread if ms is not None]
-        left = min(known) - now_ms if known else None
+        # Where no shard is open, children without a row may have records that grow old.
+        unknown = not unread or len(known) < len(unread)
+        left = None if unknown else min(known) - now_ms
         told = {
             "behind_ms": None if mark is None else max(0, now_ms - mark),
             "landed_records": landed,
@@ -155,10 +164,8 @@ class Backlog:
             broken.append("how far it is behind is unknown" if mark is None else f"{now_ms - mark} ms behind")
         if self.landed_records is not None and landed > self.landed_records:
             broken.append(f"{landed} landed records")
-        if self.until_loss_ms is not None and None in unread:
-            broken.append("the time until data loss is unknown")
-        elif self.until_loss_ms is not None and left is not None and left < self.until_loss_ms:
-            broken.append(f"{left} ms until data loss")
+        if self.until_loss_ms is not None and (left is None or left < self.until_loss_ms):
+            broken.append("the time until data loss is unknown" if left is None else f"{left} ms until data loss")
         if self.exceeded:
             return Answer(bool(broken), "" if broken else "All bounds hold.", told=told)
         return Answer(not broken, f"Out of bounds: {'; '.join(broken)}." if broken else "", told=told)

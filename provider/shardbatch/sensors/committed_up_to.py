@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from calendar import timegm
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,8 @@ class CommittedUpToSensor(WaitingSensor):
     :param accept: what may be in the window beside records that readers see: ``gaps`` (records that expired, or that a
         reset passed over), ``dropped`` (records that the stream's options leave out), ``set_aside`` (batches that a
         person decided without output). Default: all three, which a watermark counts as done. If you leave out one of
-        the first two, the sensor fails where it finds it; without ``set_aside`` it waits for the replay.
+        the first two, the sensor fails where it finds it; without ``set_aside`` it waits for the replay, and fails
+        if clean-up has retired the batch.
     :param kwargs: those of all our sensors: ``batch`` or ``app_name``, ``stream`` and ``leases``; ``deferrable``,
         ``poke_interval``, ``timeout``, ``mode``, ``soft_fail``.
     :raises ConfigurationError: for a kind that is not known, or an application that is not named.
@@ -69,15 +71,15 @@ class CommittedUpToSensor(WaitingSensor):
 
         :raises ConfigurationError: for instants that cannot be used.
         """
-        until = instant_ms("until", self.until)
-        since = None if self.since is None else instant_ms("since", self.since)
+        until = -(-instant_us("until", self.until) // 1000)  # a record of the millisecond in which it lies came before
+        since = None if self.since is None else instant_us("since", self.since) // 1000
         if since is not None and since >= until:
             raise ConfigurationError(f"since={self.since} is not before until={self.until}.", remedy="Give it earlier.")
         return CommittedUpTo(until, since, self.accept)
 
 
-def instant_ms(name: str, value: str | datetime) -> int:
-    """An instant in milliseconds since the epoch.
+def instant_us(name: str, value: str | datetime) -> int:
+    """An instant in microseconds since the epoch.
 
     :raises ConfigurationError: if it is empty, no instant, or has no time zone.
     """
@@ -95,4 +97,4 @@ def instant_ms(name: str, value: str | datetime) -> int:
         ) from error
     if found.utcoffset() is None:
         raise ConfigurationError(f"{name}={value} has no time zone.", remedy="Write it as 2026-11-28T13:00:00+00:00.")
-    return int(found.timestamp() * 1000)
+    return timegm(found.utctimetuple()) * 1_000_000 + found.microsecond

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 
-from shardbatch.errors import ConfigurationError, WaitEnded
+from shardbatch.errors import ConfigurationError, StoreError, WaitEnded
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.shardbatch import Group, ShardbatchHook
 from shardbatch.hooks.streams import Stream
@@ -43,8 +43,8 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
     :param app_name: the application, templated; default: that of ``batch``.
     :param stream: the stream that the application reads, or its name, templated; default: that of ``batch``.
     :param leases: where leases are kept; default: those of ``batch``, or else the setting ``[shardbatch] leases``.
-    :param deferrable: wait in the triggerer, which takes no worker slot; default: yes, unless ``mode`` is given,
-        whatever Airflow's ``default_deferrable`` says. It needs a triggerer.
+    :param deferrable: wait in the triggerer, which takes no worker slot; default: yes, unless ``mode`` is given, also
+        in ``default_args``; whatever Airflow's ``default_deferrable`` says. It needs a triggerer.
     :param kwargs: those of Airflow's sensors: ``poke_interval`` (default 60 s), ``timeout``, ``mode``, ``soft_fail``.
     :raises ConfigurationError: if it is not clear which application is meant, or there is no lease store.
     """
@@ -68,7 +68,8 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
         except ConfigurationError as error:
             raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
         self.app_name, self.stream, self.leases = named.app_name, named.stream, named.leases
-        self.deferrable = "mode" not in kwargs if deferrable is None else deferrable
+        given = "mode" in kwargs or "mode" in (kwargs.get("default_args") or {})
+        self.deferrable = not given if deferrable is None else deferrable
         self._told = ""
 
     @abstractmethod
@@ -89,18 +90,23 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
                 return super().execute(context)
             question = self.question(context)
             deadline = self._deadline(context)
-            found = self._judged(self.hook().ask(question))
+            answer = self._asked(question)
+            found = self._judged(answer)
             if found is not None:
                 return found
-        return self._defer(question, deadline)
+        return self._defer(question, deadline, answer.why)
 
     def poke(self, context: Context) -> bool | PokeReturnValue:
         """Look once."""
         with final_errors():
-            answer = self.hook().ask(self.question(context))
+            question = self.question(context)
+            deadline = self._deadline(context)
+            answer = self._asked(question)
             if answer.never:
                 raise final(WaitEnded(answer.why))
         self._tell(answer)
+        if not answer.reached and time.time() >= deadline:
+            raise self._time_is_over(answer.why)
         return PokeReturnValue(is_done=answer.reached, xcom_value=answer.told)
 
     def come_back(self, context: Context, event: dict[str, Any], **kwargs: Any) -> Any:
@@ -123,6 +129,20 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
         store.set(DEADLINE, {"clearing": clearing, "at": at})
         return at
 
+    def _asked(self, question: Question) -> Answer:
+        """What the rows say, or that they cannot be asked now.
+
+        :raises ShardbatchError: if they cannot be asked for a reason other than the store's.
+        """
+        from shardbatch.control.questions import Answer
+
+        try:
+            return self.hook().ask(question)
+        except StoreError as error:
+            if not error.retryable:
+                raise
+            return Answer(False, f"The lease store could not be asked: {error}")
+
     def _judged(self, answer: Answer) -> Any:
         self._tell(answer)
         if answer.never:
@@ -134,12 +154,12 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
             self.log.info("%s", answer.why)
         self._told = answer.why
 
-    def _defer(self, question: Question, deadline: float) -> NoReturn:
+    def _defer(self, question: Question, deadline: float, why: str) -> NoReturn:
         from shardbatch.triggers import Asking
 
         left = deadline - time.time()
         if left <= 0:
-            raise self._time_is_over("")
+            raise self._time_is_over(why)
         stream = self.stream if isinstance(self.stream, str) else self.stream.stream_name
         trigger = Asking(
             question=question.to_json(),
@@ -154,7 +174,7 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
 
     def _time_is_over(self, why: str) -> Exception:
         message = f"Waited for {self.timeout:.0f} s since the first try. {why}".strip()
-        return AirflowSkipException(message) if self.soft_fail else AirflowSensorTimeout(message)
+        return AirflowSkipException(message) if self.soft_fail or self.never_fail else AirflowSensorTimeout(message)
 
     def _failure(self, why: str) -> Exception:
         error = final(WaitEnded(why))

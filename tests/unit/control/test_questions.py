@@ -78,9 +78,25 @@ def test_what_is_not_accepted_in_the_window_counts(fields: dict[str, Any], kind:
     assert (found.reached, found.never) == (False, kind != SET_ASIDE)
     assert found.told is not None
     assert found.told["batches"] == {kind: ["b-1"]}
-    assert CommittedUpTo(until, T0 - 5, accept=others).ask(store, NAMESPACE).reached, "it ends before the window"
+    ended = store_of(batch("b-1", **fields, max_arrival_ms=T0 - HOUR, created_at_ms=T0 - HOUR))
+    assert CommittedUpTo(until, T0 - HOUR // 2, accept=others).ask(ended, NAMESPACE).reached, "it ends before"
     later = store_of(batch("b-1", **fields, state=BatchState.COMMITTED, min_arrival_ms=until))
-    assert CommittedUpTo(until, accept=others).ask(later, NAMESPACE).reached is (kind != GAPS)
+    assert CommittedUpTo(until, accept=others).ask(later, NAMESPACE).reached is (kind == SET_ASIDE)
+
+
+def test_records_dropped_at_either_edge_of_a_batch_are_in_the_window_too() -> None:
+    """The times of a batch are those of the records that readers see; what was dropped may lie on either side."""
+    until = T0 - MARGIN_MS
+    behind = store_of(batch("b-1", dropped=1, min_arrival_ms=until + 1, max_arrival_ms=T0, created_at_ms=T0))
+    assert CommittedUpTo(until, accept=()).ask(behind, NAMESPACE).never
+    ends = store_of(batch("b-1", dropped=1, max_arrival_ms=until - 9, created_at_ms=until + 9))
+    assert CommittedUpTo(until, until - 5, accept=()).ask(ends, NAMESPACE).never
+
+
+def test_a_batch_set_aside_that_clean_up_retired_can_never_be_replayed() -> None:
+    store = store_of(batch("b-1", set_aside="kept"), batch("b-2", set_aside="dropped", retired_ms=T0))
+    found = CommittedUpTo(T0 - MARGIN_MS, accept=()).ask(store, NAMESPACE)
+    assert (found.reached, found.never) == (False, True)
 
 
 @pytest.mark.parametrize("state", [BatchState.VOID, BatchState.FROZEN])
@@ -102,6 +118,25 @@ def test_what_is_unknown_breaks_its_bound() -> None:
     for bound in (Backlog(behind_ms=HOUR), Backlog(until_loss_ms=0)):
         assert not bound.ask(store, NAMESPACE, NOW).reached
         assert replace(bound, exceeded=True).ask(store, NAMESPACE, NOW).reached
+
+
+def test_where_no_shard_is_open_the_time_until_loss_is_unknown() -> None:
+    """The children of a reshard may have no rows yet while their records grow old."""
+    empty = MemoryStore()
+    empty.prepare()
+    assert empty.create(Application(NAMESPACE, "arn@1", at_timestamp(T0 - HOUR), 1, retention_ms=24 * HOUR))
+    for store in (store_of(completed=True), empty):
+        found = Backlog(until_loss_ms=HOUR).ask(store, NAMESPACE, NOW)
+        assert (found.reached, found.why) == (False, "Out of bounds: the time until data loss is unknown.")
+        assert Backlog(until_loss_ms=HOUR, exceeded=True).ask(store, NAMESPACE, NOW).reached
+
+
+def test_no_time_until_loss_is_told_if_that_of_one_shard_is_unknown() -> None:
+    unseen = Lease(NAMESPACE, "", "s-2", None, 1, after("9"), hash_range=KeyRange(5, 9))
+    store = store_of(unseen, checkpoint_arrival_ms=T0 - HOUR)
+    found = Backlog(landed_records=0).ask(store, NAMESPACE, NOW)
+    assert found.told is not None
+    assert (found.reached, found.told["until_loss_ms"]) == (True, None)
 
 
 def test_landed_records_and_the_time_until_loss_have_bounds() -> None:

@@ -9,18 +9,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
     TaskDeferred,
 )
+from airflow.serialization.serialized_objects import DagSerialization
 
 from shardbatch import BacklogSensor, CommittedUpToSensor, KinesisStream, SQLLeases
 from shardbatch.control.questions import Answer, CommittedUpTo
@@ -135,6 +137,26 @@ def test_the_deadline_stands_from_the_first_try_until_the_task_is_cleared(
         made.execute(context(clear_number=1, kept=kept))
 
 
+@pytest.mark.parametrize("mode", ["poke", "reschedule"])
+def test_a_retry_has_the_same_deadline_in_every_mode(
+    store: SQLStore, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:  # R86
+    kept, now = Kept(), time.time()
+    assert not sensor(timeout=600, mode=mode, deferrable=None).poke(context(kept=kept))
+    monkeypatch.setattr(time, "time", lambda: now + 601)
+    with pytest.raises(AirflowSensorTimeout, match="held back by s-1"):
+        sensor(timeout=600, mode=mode, deferrable=None).poke(context(kept=kept))
+    with pytest.raises(AirflowSkipException):
+        sensor(timeout=600, mode=mode, deferrable=None, soft_fail=True).poke(context(kept=kept))
+
+
+@pytest.mark.parametrize(("more", "raised"), [({}, AirflowSensorTimeout), ({"never_fail": True}, AirflowSkipException)])
+def test_without_time_it_looks_once(store: SQLStore, more: dict[str, Any], raised: type[Exception]) -> None:
+    with pytest.raises(raised, match="held back by s-1"):
+        sensor(timeout=timedelta(0), **more).execute(context())
+    assert sensor(timeout=0, until="2027-01-15T07:59:00+00:00").execute(context())["watermark_ms"] == T0 - MARGIN_MS
+
+
 @pytest.mark.parametrize(("soft", "raised"), [(False, AirflowSensorTimeout), (True, AirflowSkipException)])
 def test_a_deadline_that_passes_fails_or_skips(store: SQLStore, soft: bool, raised: type[Exception]) -> None:
     made = sensor(soft_fail=soft)
@@ -193,6 +215,43 @@ def test_a_store_that_is_away_is_asked_again(store: SQLStore, monkeypatch: pytes
     assert outcome(asking()) == {"outcome": "reached", "told": {"n": 3}}
 
 
+def test_a_store_that_is_away_at_the_first_look_is_asked_again(
+    store: SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(self: ShardbatchHook, question: Any) -> Answer:
+        raise StoreError("It is away.")
+
+    monkeypatch.setattr(ShardbatchHook, "ask", away)
+    assert isinstance(deferred(sensor(), context()).trigger, Asking)
+    assert not sensor(mode="reschedule", deferrable=None).poke(context())
+    with pytest.raises(AirflowSensorTimeout, match="It is away"):
+        sensor(timeout=0).execute(context())
+
+
+def test_all_that_ask_the_same_share_a_look_that_fails(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def ask(self: ShardbatchHook, question: Any) -> Answer:
+        asked.append(time.monotonic())
+        raise StoreError("It is away.")
+
+    monkeypatch.setattr(ShardbatchHook, "ask", ask)
+
+    async def many() -> list[dict[str, Any]]:
+        triggers = [asking(every=5.0, deadline=time.time() + 0.2) for _ in range(20)]
+        return [dict(found.payload) for found in await asyncio.gather(*(anext(trigger.run()) for trigger in triggers))]
+
+    found = asyncio.run(many())
+    assert {(one["outcome"], "It is away" in one["why"]) for one in found} == {("timeout", True)}
+    assert len(asked) <= 4, "one look at the beginning and one at the deadline, each at most twice"
+
+
+def test_the_last_look_is_not_an_old_answer(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = iter([Answer(False, "not yet"), Answer(True, told={"n": 2})])
+    monkeypatch.setattr(ShardbatchHook, "ask", lambda self, question: next(said))
+    assert outcome(asking(every=3_600, deadline=time.time() + 0.1)) == {"outcome": "reached", "told": {"n": 2}}
+
+
 def test_all_that_ask_the_same_share_each_look(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
@@ -208,8 +267,8 @@ def test_all_that_ask_the_same_share_each_look(store: SQLStore, monkeypatch: pyt
         await asyncio.gather(*(anext(trigger.run()) for trigger in triggers))
 
     asyncio.run(many())
-    assert asked.count("other") == 1
-    assert asked.count("etl") == 1
+    assert asked.count("other") == 2, "at the beginning and at the deadline"
+    assert asked.count("etl") <= 4
     assert LOOKS._found == {}
 
 
@@ -240,6 +299,41 @@ def test_an_instant_that_cannot_be_used_is_refused(store: SQLStore, given: dict[
 def test_mistakes_show_when_the_dag_is_parsed(made: Callable[[], Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         made()
+
+
+@pytest.mark.parametrize(
+    ("until", "ms"),
+    [("08:00:00", T0), ("08:00:00.000001", T0 + 1), ("08:00:00.001", T0 + 1), ("08:00:00.999", T0 + 999)],
+)
+def test_until_counts_to_the_last_millisecond_that_begins_before_it(store: SQLStore, until: str, ms: int) -> None:
+    made = sensor(until=f"2027-01-15T{until}+00:00", since=f"2027-01-15T09:00:{until[6:]}+02:00")
+    asked = made.question(context())
+    assert asked.until_ms == ms
+    assert asked.since_ms == ms - 3_600_000 - (until.endswith("000001"))
+
+
+def test_a_mode_among_the_default_arguments_is_given(store: SQLStore) -> None:
+    with DAG("d", schedule=None, default_args={"mode": "reschedule"}):
+        assert not CommittedUpToSensor(task_id="a", **NAMED).deferrable
+        assert CommittedUpToSensor(task_id="b", **NAMED, deferrable=True).deferrable
+    with DAG("e", schedule=None, default_args={"poke_interval": 5}):
+        assert CommittedUpToSensor(task_id="a", **NAMED).deferrable
+    with DAG("f", schedule=None, default_args={"mode": "poke"}):
+        assert not CommittedUpToSensor(task_id="a", **NAMED).deferrable
+
+
+def test_sensors_stand_the_same_in_each_version_of_a_dag(store: SQLStore) -> None:
+    def text() -> str:
+        with DAG("d", schedule=None) as dag:
+            sensor(until=datetime(2027, 1, 15, tzinfo=UTC))
+            mapped: dict[str, Any] = {"task_id": "mapped", **NAMED}
+            CommittedUpToSensor.partial(**mapped).expand(until=[UNTIL])
+            BacklogSensor(task_id="b", **NAMED, behind=timedelta(minutes=1))
+        made = DagSerialization.to_dict(dag)
+        assert set(DagSerialization.from_dict(made).task_dict) == {"wait", "mapped", "b"}
+        return json.dumps(made, sort_keys=True)
+
+    assert text() == text()
 
 
 def test_a_backlog_sensor_asks_its_bounds(store: SQLStore) -> None:
