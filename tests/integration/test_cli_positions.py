@@ -99,7 +99,7 @@ class Ways:
         return answer["positions"], "\n".join(said)
 
     def rows(self, way: str) -> list[Any]:
-        unlike = {"note", "last_action", "lease_count", "row_count", "staging", "committed_to"}
+        unlike = {"note", "last_action", "lease_count", "tenure", "row_count", "staging", "committed_to"}
         store = self.stores[way]
         if store.pending():
             return []

@@ -141,8 +141,8 @@ def test_errors_reach_boto3_as_classes_of_its_clients(server: StreamServer, tabl
             KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
             AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
         )
-    with pytest.raises(ClientError, match="no 'Scan' here"):
-        tables.scan(TableName="orders")
+    with pytest.raises(ClientError, match="no 'Query' here"):
+        tables.query(TableName="orders")
 
 
 def test_boto3_gets_over_faults_of_a_stream(server: StreamServer) -> None:
