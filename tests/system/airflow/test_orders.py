@@ -236,9 +236,9 @@ def test_the_lake_is_exact_after_kills_rolls_splits_and_a_trimmed_gap(lake: Lake
 @pytest.mark.parametrize("name", ["claim", "read", "freeze", "to_lake", "commit", "done"])
 def test_the_lake_is_exact_whatever_dies_and_whatever_is_replayed(lake: Lake, name: str) -> None:
     table, server = lake.table, lake.server
-    table.resend(lake.stale() if lake.batches() else [])
     table.change(100)
-    lake.airflow.client.wait_for_dag(DAG_ID)
+    lake.airflow.client.wait_for_run(DAG_ID, lake.begin(), PATIENCE)
+    table.resend(lake.stale())
     run_id = lake.airflow.client.trigger(DAG_ID)
     if name == "done":
         lake.deaths.arm("done", supervisor=True)
