@@ -359,57 +359,6 @@ def test_a_void_row_of_the_same_id_in_another_scope_takes_nothing_from_a_batch(r
 # ------------------------------------------------------------------ another store than the runs'
 
 
-def standing(rig: Rig) -> list[Path]:
-    return sorted(path for path in rig.folder.rglob("*") if path.is_file())
-
-
-@pytest.mark.parametrize("dry_run", [True, False])
-@pytest.mark.parametrize("state", ["committed", "frozen"])
-def test_nothing_goes_by_a_store_that_does_not_know_a_batch_in_staging(rig: Rig, state: str, dry_run: bool) -> None:
-    """It has the application, and maybe rows of its own: a test's store, or a copy from before that batch."""
-    other = Rig(rig.folder, stream=rig.stream)
-    known = committed(other)
-    batch_id = committed(rig) if state == "committed" else frozen(rig).batch_id or ""
-    days(other, 400)
-    before, rows = standing(rig), everything(other)
-    with pytest.raises(ConfigurationError, match=batch_id) as raised:
-        clean(other, dry_run=dry_run)
-    assert "--leases" in str(raised.value)
-    assert known not in str(raised.value)
-    assert standing(rig) == before
-    assert everything(other) == rows
-
-
-def test_nothing_goes_by_a_store_that_has_the_application_alone(rig: Rig) -> None:
-    landed(rig)
-    other = Rig(rig.folder.parent / "other", stream=rig.stream)
-    committed(other)
-    assert all(other.store.delete(row) for row in [only(other), *other.batches()])
-    days(other, 400)
-    with pytest.raises(ConfigurationError, match="--leases"):
-        clean(other, landing=StagingArea(str(rig.folder)))
-    assert len(slices(rig)) == 1
-
-
-def test_a_folder_that_another_clean_up_removes_meanwhile_is_not_taken_for_another_stores(rig: Rig) -> None:
-    """It removes the documents of a void batch, and then its row."""
-    first = frozen(rig)
-    rig.over("r1")
-    told(drop, rig, first.batch_id, liveness=rig.verdict)
-    assert rig.run("r2").records == 2
-    days(rig, HISTORY_FOR.days + 1)
-
-    class Slow(type(rig.store)):  # type: ignore[misc]
-        def list(self, table: Any, *words: Any, **equal: Any) -> Any:
-            if table is SHARD_LEASE and rig.consumer().batch(first.batch_id or "") is not None:
-                assert went(clean(rig))["rows"] == 1
-            return rig.store.list(table, *words, **equal)
-
-    slow = Slow.__new__(Slow)
-    slow.__dict__ = rig.store.__dict__
-    assert left(clean(rig, store=slow)) == {}
-
-
 def test_nothing_goes_while_the_staging_folder_is_not_there(rig: Rig) -> None:
     """Its mount is missing: else the rows of batches would go whose documents stand on it."""
     first = frozen(rig)
