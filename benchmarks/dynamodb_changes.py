@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.readers import session
+from benchmarks.tables import order
 from shardbatch.landing.area import StagingArea
 from shardbatch.spark import open_batch
 from shardbatch.spark.attribute_values import Item
@@ -37,26 +38,6 @@ SCHEMA = """id STRING, amount DECIMAL(12, 2), pieces INT, weight DOUBLE, paid BO
     address STRUCT<street: STRING, zip: INT>, lines ARRAY<STRUCT<sku: STRING, price: DECIMAL(12, 2)>>"""
 
 
-def image(chance: random.Random, item: int) -> dict[str, Any]:
-    """An order of about 500 bytes of JSON."""
-
-    def price() -> dict[str, str]:
-        return {"N": f"{chance.randrange(10**6) / 100:.2f}"}
-
-    lines = [{"M": {"sku": {"S": f"sku-{chance.randrange(1000)}"}, "price": price()}} for _ in range(3)]
-    return {
-        "id": {"S": f"order-{item}"},
-        "amount": price(),
-        "pieces": {"N": str(chance.randrange(100))},
-        "weight": {"N": str(chance.random())},
-        "paid": {"BOOL": chance.random() < 0.5},
-        "note": {"S": "please ring twice"},
-        "tags": {"SS": ["new", "gift"]},
-        "address": {"M": {"street": {"S": "Long Street 5"}, "zip": {"N": "12345"}}},
-        "lines": {"L": lines},
-    }
-
-
 def land(folder: Path, records: int) -> str:
     """A batch of four shards, in which each item changes four times; the manifest's URI."""
     chance, items = random.Random(7), max(1, records // 4)
@@ -65,7 +46,7 @@ def land(folder: Path, records: int) -> str:
     for number in range(records):
         item = number % items
         key = {"id": {"S": f"order-{item}"}}
-        change = Change(number + 1, number, key, image(chance, item), image(chance, item))
+        change = Change(number + 1, number, key, order(chance, item), order(chance, item))
         shards[f"s-{item % 4}"].append(change)
     return freeze_changes(StagingArea(str(folder)), shards).uri
 

@@ -98,7 +98,8 @@ class Process:
         if self._dying:
             raise Killed  # it tidies up, and nobody sees that any more
         self.at = at
-        memory = dict(vars(_now))  # others run in this thread meanwhile
+        memory = dict(vars(_now))  # others run in this thread meanwhile, for which none of its calls is under way
+        vars(_now).clear()
         try:
             fate: Fate = self._greenlet.parent.switch()
         finally:

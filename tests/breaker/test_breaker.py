@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from shardbatch.core.ports import LeaseStore
-from shardbatch.sources.aws import calls
+from shardbatch.sources.aws.calls import _now
 from tests.breaker.machine import Breaker
 from tests.breaker.stores import dynamodb, memory, sqlite
 
@@ -27,13 +27,6 @@ SHRUNK = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
 PHASES = SHRUNK if os.environ.get("BREAKER_SHRINK", "1") == "1" else (Phase.explicit, Phase.generate)
 #: Hypothesis shrinks for five minutes at most and only then says what failed: a time-out before that would hide it.
 pytestmark = pytest.mark.timeout(int(os.environ.get("BREAKER_TIMEOUT", "900")))
-
-
-@pytest.fixture(autouse=True)
-def calls_of_their_own() -> Iterator[None]:
-    """Processes that are killed within a call share one thread here, which would go on as theirs."""
-    yield
-    calls._now.__dict__.clear()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -56,3 +49,4 @@ def test_nothing_is_lost_doubled_or_stuck(
                 print_blob=True,
             ),
         )
+    assert _now.caller is None, "a process has left its call to the tests that follow in this thread"

@@ -30,16 +30,6 @@ def staging_bucket(moto_server: AwsServer) -> Bucket:
     return backends.make_bucket(moto_server, "cleaning-contract")
 
 
-@pytest.fixture(params=backends.NAMES)
-def backend(request: pytest.FixtureRequest, unique_name: str) -> Backend:
-    return backends.make_backend(request.param, request, unique_name)
-
-
-@pytest.fixture
-def area(backend: Backend) -> StagingArea:
-    return backend.area
-
-
 def land(area: StagingArea, namespace: Namespace = NAMESPACE, shard_id: str = SHARD, begins: Any = None) -> None:
     writer = area.slice(namespace, shard_id, begins or after("7", 3), 41)
     writer.write(page(0, 500))

@@ -32,16 +32,6 @@ def staging_bucket(moto_server: AwsServer) -> Bucket:
     return backends.make_bucket(moto_server, "landing-contract")
 
 
-@pytest.fixture(params=backends.NAMES)
-def backend(request: pytest.FixtureRequest, unique_name: str) -> Backend:
-    return backends.make_backend(request.param, request, unique_name)
-
-
-@pytest.fixture
-def area(backend: Backend) -> StagingArea:
-    return backend.area
-
-
 def contents(backend: Backend, area: StagingArea, files: tuple[LandedFile, ...]) -> list[pq.ParquetFile]:
     return [pq.ParquetFile(io.BytesIO(backend.read(area.uri_of(file.path)))) for file in files]
 

@@ -26,11 +26,6 @@ def staging_bucket(moto_server: AwsServer) -> Bucket:
     return backends.make_bucket(moto_server, "output-roots-contract")
 
 
-@pytest.fixture(params=backends.NAMES)
-def backend(request: pytest.FixtureRequest, unique_name: str) -> Backend:
-    return backends.make_backend(request.param, request, unique_name)
-
-
 @pytest.fixture
 def roots(backend: Backend) -> OutputRoots:
     return backend.area.outputs

@@ -33,11 +33,6 @@ def staging_bucket(moto_server: AwsServer) -> Bucket:
     return backends.make_bucket(moto_server, "readers-contract")
 
 
-@pytest.fixture(params=backends.NAMES)
-def backend(request: pytest.FixtureRequest, unique_name: str) -> Backend:
-    return backends.make_backend(request.param, request, unique_name)
-
-
 @pytest.fixture
 def files(backend: Backend) -> Files:
     return Files(backend.filesystem)

@@ -114,12 +114,12 @@ class CommittedUpTo:
     def _concerns(self, batch: Batch, kind: str) -> bool:
         """Whether a batch has, or may have, something of a kind in the window.
 
-        The row's times are those of records that readers see. A gap's records arrived before the last of these. Dropped
-        ones may lie on either side of them, but arrived before the batch was made.
+        The row's times are those of records that readers see. Dropped and lost ones may lie on either side of them, but
+        arrived before the batch was made.
         """
         has = {GAPS: batch.gaps > 0, DROPPED: batch.dropped > 0, SET_ASIDE: batch.set_aside is not None}[kind]
         least, greatest = batch.min_arrival_ms, batch.max_arrival_ms
-        if kind == DROPPED and greatest is not None:
+        if kind != SET_ASIDE and greatest is not None:
             greatest = max(greatest, batch.created_at_ms + CLOCKS_APART_MS)
         late = self.since_ms is None or greatest is None or greatest >= self.since_ms
         early = kind != SET_ASIDE or least is None or least < self.until_ms

@@ -45,7 +45,7 @@ class ShardRead:
     what it has is dropped; ``hurry`` ends it, and what it has is landed. ``enrol`` sees to the children of a shard at
     its end, before that is landed. ``stream_time`` tells the stream's own time at a moment of both of this worker's
     clocks, the monotonic one first. ``came`` is told after every page what the shard came to. ``above`` are the rows of
-    its ancestors, for all shards of a task.
+    its ancestors, for all shards of a task. ``same_stream`` raises if the stream is another one than was claimed.
     """
 
     consumer: Consumer

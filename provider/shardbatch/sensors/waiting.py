@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 DEADLINE = "deadline"
 #: How much longer than its deadline Airflow waits for the triggerer.
 SLACK = timedelta(minutes=2)
+#: Seconds between two looks of a deferred sensor, at the least.
+SHORTEST_S = 1.0
 
 
 class WaitingSensor(RendersOnce, BaseSensorOperator):
@@ -166,7 +168,7 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
             app_name=self.app_name,
             stream=stream,
             leases=self.leases.to_json(),
-            every=self.poke_interval,
+            every=max(SHORTEST_S, self.poke_interval),
             deadline=deadline,
         )
         self.defer(trigger=trigger, method_name="come_back", timeout=timedelta(seconds=left) + SLACK)

@@ -84,6 +84,13 @@ def test_what_is_not_accepted_in_the_window_counts(fields: dict[str, Any], kind:
     assert CommittedUpTo(until, accept=others).ask(later, NAMESPACE).reached is (kind == SET_ASIDE)
 
 
+def test_a_gap_behind_all_records_of_its_batch_is_in_the_window_too() -> None:
+    """A shard that left the stream loses what came after its last record, and later than any record of the others."""
+    since = T0 - HOUR // 2
+    store = store_of(batch("b-1", gaps=1, max_arrival_ms=since - 1, created_at_ms=T0))
+    assert CommittedUpTo(T0 - MARGIN_MS, since, accept=()).ask(store, NAMESPACE).never
+
+
 def test_records_dropped_at_either_edge_of_a_batch_are_in_the_window_too() -> None:
     """The times of a batch are those of the records that readers see; what was dropped may lie on either side."""
     until = T0 - MARGIN_MS

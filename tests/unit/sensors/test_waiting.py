@@ -181,6 +181,10 @@ def test_what_can_never_be_fails_at_once_in_every_mode(store: SQLStore) -> None:
         sensor(soft_fail=True).come_back(context(), found)
 
 
+def test_a_deferred_sensor_never_looks_without_a_pause(store: SQLStore) -> None:
+    assert deferred(sensor(poke_interval=0), context()).trigger.serialize()[1]["every"] == 1.0
+
+
 def test_the_trigger_fires_when_the_rows_say_so(store: SQLStore) -> None:
     async def moved() -> dict[str, Any]:
         trigger = asking().run()
