@@ -13,7 +13,7 @@ from shardbatch.control.status import OwnerStatus, ShardStatus, Status
 from shardbatch.core.owner import Owner
 from shardbatch.core.shortlist import shortlist
 from shardbatch.core.watermark import Watermark
-from shardbatch.run.batch_status import BatchStatus, IntervalsStatus, arrived, utc
+from shardbatch.run.batch_status import BatchStatus, IntervalsStatus, arrived, in_bytes, utc
 
 Table = list[dict[str, str]]
 
@@ -45,14 +45,6 @@ def until(then_ms: int | None, now_ms: int) -> str:
     if then_ms is None:
         return "unknown"
     return span(then_ms - now_ms) if then_ms > now_ms else "now"
-
-
-def size(count: int) -> str:
-    """A number of bytes."""
-    value, names = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(names) > 1:
-        value, names = value / 1024, names[1:]
-    return f"{value:.0f} {names[0]}" if names[0] == "B" else f"{value:.1f} {names[0]}"
 
 
 def owner(text: str) -> str:
@@ -133,7 +125,7 @@ def batches(found: Iterable[BatchStatus], now_ms: int) -> Table:
             "readers": item.readers,
             "records": f"{item.records:,}",
             "arrived": arrived(item.min_arrival_ms, item.max_arrival_ms) or "-",
-            "size": size(item.bytes),
+            "size": in_bytes(item.bytes),
             "gaps": str(item.gaps),
             "dropped": f"{item.dropped:,}",
             "waited": _waited(item),

@@ -26,6 +26,7 @@ from shardbatch.core.manifest import Manifest, digest
 from shardbatch.core.ports import Landing
 from shardbatch.core.rows import BATCH, SHARD_LEASE
 from shardbatch.errors import ConfigurationError, ShardbatchError, StagingError, UnsupportedSchema
+from shardbatch.run.batch_status import in_bytes
 from shardbatch.run.settle import mark, void_absent
 from shardbatch.run.staging_place import stands_in
 
@@ -287,12 +288,4 @@ class _Sweep:
 
 
 def _effect(kind: str, size: int) -> str:
-    return f"{KINDS[kind]}; {in_words(size)}" if size else KINDS[kind]
-
-
-def in_words(size: int) -> str:
-    """A number of bytes, as people say it."""
-    value, names = float(size), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(names) > 1:
-        value, names = value / 1024, names[1:]
-    return f"{value:.0f} {names[0]}" if names[0] == "B" else f"{value:.1f} {names[0]}"
+    return f"{KINDS[kind]}; {in_bytes(size)}" if size else KINDS[kind]

@@ -149,3 +149,11 @@ def utc(instant_ms: int) -> str:
     seconds, rest = divmod(instant_ms, 1000)
     fraction = f".{rest:03d}" if rest else ""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + fraction + "Z"
+
+
+def in_bytes(count: int) -> str:
+    """A number of bytes."""
+    value, names = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(names) > 1:
+        value, names = value / 1024, names[1:]
+    return f"{value:.0f} {names[0]}" if names[0] == "B" else f"{value:.1f} {names[0]}"

@@ -130,7 +130,7 @@ def test_an_instant_that_is_not_known_has_no_age() -> None:
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 * 1024**4, "5.0 TiB")])
 def test_sizes_are_readable(count: int, text: str) -> None:
-    assert tables.size(count) == text
+    assert in_bytes(count) == text
 
 
 def test_tables_name_the_run_and_not_only_its_escaped_text() -> None:
