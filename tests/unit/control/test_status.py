@@ -16,6 +16,7 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.position import after
 from shardbatch.core.rows import APPLICATION, SHARD_LEASE, Key, Namespace
 from shardbatch.errors import ConfigurationError
+from shardbatch.run.batch_status import in_bytes
 from tests.support.rig import FakeTime
 from tests.unit.cli.rows import NAMESPACE, NOW, OTHER, OWNER, filled, frozen_batch, of_interval
 
