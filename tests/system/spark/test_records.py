@@ -78,7 +78,7 @@ def test_many_files_are_listed_by_few_tasks_and_the_session_keeps_its_settings(
 
 def test_attributes_of_a_source_reach_spark(spark: SparkSession, area: StagingArea) -> None:
     frozen = freeze(area, {"shard-0": 1})
-    writer = area.slice(frozen.manifest.namespace, "shard-x", frozen.manifest.slices[0].slice.after)
+    writer = area.slice(frozen.manifest.namespace, "shard-x", frozen.manifest.slices[0].slice.after, 1)
     writer.write(page(0, 2, attributes={"event_name": "INSERT"}))
     file = writer.finish()[0]
 
