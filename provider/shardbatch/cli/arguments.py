@@ -137,7 +137,7 @@ def _commands(verbs: Iterable[Verb]) -> Iterator[ActionCommand]:
 #: What is said of positions that are written down.
 POSITIONS = GroupCommand(
     name="positions",
-    help="Move between an application and another program: where each shard stands, written down",
+    help="Where each shard stands, written down: to copy or move an application, or to change programs",
     subcommands=(
         ActionCommand(
             name="export",
