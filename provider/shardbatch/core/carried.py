@@ -34,11 +34,11 @@ class Noted:
 
     @classmethod
     def of(cls, row: Lease) -> Noted:
-        """What a lease has noted."""
+        """What a lease has noted. The lag of a slice that is pending does not go along, since the slice does not."""
         return cls(
             arrival_ms=row.checkpoint_arrival_ms,
             looked_ms=row.caught_up_ms,
-            at_tip=row.left_at_tip,
+            at_tip=row.left_at_tip and row.pending is None,
             committed_ms=row.committed_up_to_ms,
             begins=row.begins,
             skipped=row.skipped,

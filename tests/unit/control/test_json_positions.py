@@ -154,6 +154,9 @@ class History:
             done(reset, self.rig, shards=[name], to=to, force=True, landing=self.rig.consumer().landing)
 
     def lose(self, pick: int) -> None:
+        """What is landed the application still has, and a copy does not: so nothing may be landed then."""
+        if any(row.pending for row in self.rig.consumer().leases()):
+            return
         self.stream.trim(sorted(self.stream.shards)[pick % len(self.stream.shards)], 1)
         self.rig.time.ms += 30 * HOUR
         self.stream.now_ms += 30 * HOUR

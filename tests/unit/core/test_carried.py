@@ -11,7 +11,7 @@ from shardbatch.core.carried import NOTHING_CARRIED, Carried, Noted
 from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import Shard
-from shardbatch.core.slice import Gap
+from shardbatch.core.slice import Gap, Slice
 
 HERE, THERE = Namespace("etl", "orders"), Namespace("copy", "orders")
 
@@ -32,6 +32,13 @@ def test_what_is_noted_of_a_shard_stands_on_its_copy() -> None:
     copy = noted.on(fresh, moved=False)
     assert (copy.begins, copy.committed_up_to_ms, copy.left_at_tip, copy.skipped) == (after("7"), 80, True, (gap,))
     assert Noted.of(noted.on(fresh, moved=True)) == noted
+
+
+def test_the_tip_that_only_a_pending_slice_saw_is_not_seen() -> None:
+    row = leases.add(HERE, "", Shard("s"), at_timestamp(5), 1, 2)
+    landed = Slice("s", row.checkpoint, row.checkpoint, ended=False, caught_up_ms=9, millis_behind_latest=0)
+    assert not Noted.of(replace(row, pending=landed, millis_behind_latest=0)).at_tip
+    assert Noted.of(replace(row, millis_behind_latest=0)).at_tip
 
 
 def test_what_is_noted_of_an_application_stands_on_its_copy() -> None:
