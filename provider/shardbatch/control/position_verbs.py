@@ -53,6 +53,7 @@ FORMAT = Argument(
     field="format",
     required=True,
     read=_format,
+    words=("json", "bloop"),
 )
 
 IMPORT_POSITIONS = Verb(
@@ -74,6 +75,7 @@ IMPORT_POSITIONS = Verb(
             "Where shards begin of which the positions name no place: TRIM_HORIZON, or an instant with its time zone. "
             "Default: as the program does that wrote them; the preview says what that leaves out. json names them all",
             read=_start,
+            words=("TRIM_HORIZON",),
         ),
     ),
     use_case=_import,
