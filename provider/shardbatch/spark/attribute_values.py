@@ -32,6 +32,17 @@ def text(value: str) -> str:
     return f"'{value}'" if _PLAIN.fullmatch(value) else f"CAST(X'{value.encode().hex()}' AS STRING)"
 
 
+def ddl(kind: T.DataType) -> str:
+    """A type in SQL, whatever the names of its fields are."""
+    if isinstance(kind, T.StructType):
+        return f"STRUCT<{', '.join(f'{quoted(field.name)}: {ddl(field.dataType)}' for field in kind.fields)}>"
+    if isinstance(kind, T.ArrayType):
+        return f"ARRAY<{ddl(kind.elementType)}>"
+    if isinstance(kind, T.MapType):
+        return f"MAP<{ddl(kind.keyType)}, {ddl(kind.valueType)}>"
+    return str(kind.simpleString())
+
+
 def misfit(path: Path, reason: str) -> str:
     """What says in SQL that the attribute at a path does not fit."""
     whole = f"concat({', '.join(path)})" if len(path) > 1 else path[0]
