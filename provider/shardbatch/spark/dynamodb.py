@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 _CHANGE, _MISFIT, _FOUND = "__shardbatch_change", "__shardbatch_misfit", "__shardbatch_found"
 _CORRUPT = "__shardbatch_corrupt"
-#: The columns of a frame of changes, and the images behind three of them.
+#: An image of a change and its number; all images in the types of the schema.
+_IMAGE, _AT, _VALUES = "__shardbatch_image", "__shardbatch_at", "__shardbatch_values"
+#: The columns of a frame of changes, and the images behind three of them; the keys come first.
 _IMAGES = {"keys": "Keys", "new": "NewImage", "old": "OldImage"}
 #: Views of a stream that carry the image after the change.
 _WITH_NEW = ("NEW_IMAGE", "NEW_AND_OLD_IMAGES")
@@ -99,8 +101,13 @@ class Changes:
         return f"from_json(CAST(data AS STRING), {text(ddl(wire))}, {options})"
 
     def _typed(self) -> str:
-        images = [f"'{name}', {self._item.value_of(f'{_CHANGE}.{image}')}" for name, image in self._images.items()]
-        return f"named_struct({', '.join(images)})"
+        """SQL of the images of a change in the types of the schema."""
+        typed = f"transform({self._wanted()}, {_IMAGE} -> {self._item.value_of(_IMAGE)})"
+        images = [f"'{name}', get({_VALUES}, {at})" for at, name in enumerate(self._images)]
+        return f"get(transform(array({typed}), {_VALUES} -> named_struct({', '.join(images)})), 0)"
+
+    def _wanted(self) -> str:
+        return f"array({', '.join(f'{_CHANGE}.{image}' for image in self._images.values())})"
 
     def _shown(self, typed: str) -> DataFrame:
         frame = self._found(typed)
@@ -108,20 +115,18 @@ class Changes:
 
     def _misfit(self) -> str:
         """SQL that says what of a record does not fit; null if all fits."""
-        from shardbatch.spark.attribute_values import misfit
+        from shardbatch.spark.attribute_values import first, misfit
 
         foreign = f"{_CHANGE}.{_CORRUPT} IS NOT NULL OR {_CHANGE}.Keys IS NULL OR attributes['event_name'] IS NULL"
         cases = [f"WHEN {foreign} THEN {misfit((_literal('data'),), 'is not a change of a DynamoDB stream')}"]
         if self._latest:
             without = f"attributes['event_name'] <> 'REMOVE' AND {_CHANGE}.NewImage IS NULL"
             cases.append(f"WHEN {without} THEN {misfit((_literal('new'),), 'is missing')}")
-        found = [
-            f"IF({_CHANGE}.{image} IS NULL, NULL, "
-            + self._item.misfit_of(f"{_CHANGE}.{image}", (_literal(name),), partly=name == "keys")
-            + ")"
-            for name, image in self._images.items()
-        ]
-        return f"CASE {' '.join(cases)} ELSE coalesce({', '.join(found)}) END"
+        # The images have one schema, so its tests stand here once for all of them.
+        names = ", ".join(map(_literal, self._images))
+        inside = self._item.misfit_of(_IMAGE, (f"get(array({names}), {_AT})",), partly=f"{_AT} = 0")
+        found = f"transform({self._wanted()}, ({_IMAGE}, {_AT}) -> IF({_IMAGE} IS NULL, NULL, {inside}))"
+        return f"CASE {' '.join(cases)} ELSE {first(found)} END"
 
     def _columns(self) -> dict[str, Column]:
         from pyspark.sql import functions as F
