@@ -45,6 +45,13 @@ def server() -> Iterator[StreamServer]:
         yield started
 
 
+def opened(arn: str) -> Source:
+    """Its source, as the command line opens it, of one record a page."""
+    stream: Any = stream_at(arn, "stream_aws", None)
+    source: Source = replace(stream, page_records=1).open()
+    return source
+
+
 @pytest.fixture(params=["kinesis", "dynamodb"])
 def stream(
     request: pytest.FixtureRequest, server: StreamServer, unique_name: str, connections: None
@@ -54,7 +61,7 @@ def stream(
         with contextlib.closing(aws.client("kinesis")) as client:
             client.create_stream(StreamName=unique_name, ShardCount=2)
             arn = client.describe_stream_summary(StreamName=unique_name)["StreamDescriptionSummary"]["StreamARN"]
-            source = replace(stream_at(arn, "stream_aws", None), page_records=1).open()
+            source = opened(arn)
             yield Stream(
                 unique_name,
                 source,
@@ -65,7 +72,7 @@ def stream(
             )
     else:
         arn = server.tables.create(unique_name, {"id": "S"}, view="KEYS_ONLY", shards=2, region=REGION)
-        source = replace(stream_at(arn, "stream_aws", None), page_records=1).open()
+        source = opened(arn)
         yield Stream(
             unique_name,
             source,

@@ -109,7 +109,7 @@ class CompletedArg(Arg):
     """
 
     def __init__(self, words: Sequence[str], flags: tuple[str, ...], **more: Any) -> None:
-        super().__init__(flags, **more)
+        super().__init__(flags, **more)  # type: ignore[no-untyped-call]  # as Airflow has it
         self._words = tuple(words)
 
     def add_to_parser(self, parser: ArgumentParser) -> None:
