@@ -177,6 +177,7 @@ def test_a_copy_reads_what_the_application_would_have_read(steps: list[tuple[str
         for step, pick in steps:
             getattr(history, step)(pick)
         before, gaps_before = Counter(rig.committed()), gaps(rig)
+        landed = any(row.pending for row in rig.consumer().leases())
         other = copied(rig, Path(folder) / "second")
         assert exported(other)["shards"] == [
             {**shard, **_own(other, shard["shard_id"])} for shard in exported(rig)["shards"]
@@ -185,7 +186,9 @@ def test_a_copy_reads_what_the_application_would_have_read(steps: list[tuple[str
         history.put(0)
         mine, its = drained(rig, "mine"), drained(other, "its")
         assert its == mine - before
-        assert gaps(other) == gaps(rig) - gaps_before
+        told = gaps(rig) - gaps_before
+        # A slice that is pending hides what was seen before it, so that a copy may tell a gap that is none.
+        assert gaps(other) >= told if landed else gaps(other) == told
 
 
 def _own(rig: Rig, name: str) -> dict[str, Any]:
