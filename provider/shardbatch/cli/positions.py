@@ -76,11 +76,11 @@ def bring(verb: Verb, args: Arguments, namespace: Namespace, leases: Leases, act
 
 
 def _require_name(there: str, given: str) -> None:
-    """Check that the stream is the one of the arguments; its address may stand there for its name.
+    """Check that the positions are of the stream that the arguments name.
 
     :raises InvalidStream: if it is another one.
     """
-    if there != given and "/" not in given:
+    if there != given:
         raise InvalidStream(f"The positions are of a stream of {there!r}, and -s names {given!r}.")
 
 
