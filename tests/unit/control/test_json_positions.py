@@ -166,8 +166,8 @@ class History:
         self.stream.now_ms += 60_000 + pick
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 7)), max_size=14), st.booleans())
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 7)), max_size=12), st.booleans())
 def test_a_copy_reads_what_the_application_would_have_read(steps: list[tuple[str, int]], at_tip: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rig = rig_in(Path(folder) / "first", ScriptedStream(shards=2))
