@@ -55,6 +55,7 @@ class CommitOperator(Step):
     :param idle: those of ``work`` that Airflow never runs; default: none.
     """
 
+    step_name = "commit"
     red = (
         "The last line of its log says why. If a work task is red or skipped, mend that and clear it with its "
         "downstream tasks: it gets the same records again. Else clear this task; a second try does nothing twice. Do "

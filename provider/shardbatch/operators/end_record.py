@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from inspect import isgeneratorfunction
 from typing import Any, Protocol, runtime_checkable
 
 from airflow.sdk import XComArg
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
+from shardbatch.core.metrics import STEP_DURATION
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.renamed import renamed
 from shardbatch.hooks.staging import Staging
@@ -194,8 +196,17 @@ class _Ending:
                 only=self._only and "[" not in work,
                 sure=bound.sure,
             )
+        measure_work(spec, context)
         records = "" if bound.records is None else f", {bound.records:,} records"
         log.info("Attempt %s of batch %s%s: this task ended well; %s.", bound.attempt, bound.batch_id, records, left)
+
+
+def measure_work(spec: ApplicationSpec, context: Mapping[str, Any]) -> None:
+    """Measure how long this try of a task of the block took, since its start in Airflow."""
+    began = getattr(context["ti"], "start_date", None)
+    if began is not None:
+        milliseconds = (datetime.now(UTC) - began).total_seconds() * 1000
+        spec.meter(context)(STEP_DURATION, max(0.0, milliseconds), step="work")
 
 
 def _after(hook: Callable[..., Any] | None, ours: Callable[..., None]) -> Callable[..., Any]:

@@ -44,6 +44,7 @@ class ReadOperator(Step):
     :param entry: one of claim's entries, ``{"group": …, "label": …}``; templated.
     """
 
+    step_name = "read"
     red = (
         "What it has landed is kept, and no record is lost. The last line of its log says what to do; then clear it "
         "with its downstream tasks, and it reads the rest. Or let the next run read on."

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies
@@ -43,6 +43,8 @@ class Step(RendersOnce):
     :raises ConfigurationError: for a value that cannot work, or if there is no lease store or staging folder.
     """
 
+    #: What the step is called in metrics.
+    step_name: ClassVar[str] = "step"
     template_fields: Sequence[str] = ("app_name", "stream", "leases", "staging")
     ui_color = "#e8f1fb"
 
@@ -97,5 +99,6 @@ class Step(RendersOnce):
         with final_errors():
             spec = self.spec()
             spec.require_name()
-            with spec.open(context, self.log) as opened:
+            meter = spec.meter(context)
+            with meter.step(self.step_name), spec.open(context, self.log, meter) as opened:
                 yield opened

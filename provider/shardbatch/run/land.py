@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache, partial
 
+from shardbatch.core import metrics
 from shardbatch.core.batch import BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
@@ -189,6 +190,7 @@ class _Task:
         self._count(Stop.LOST if lost else held.stop)
         if lost:
             self.landed.lost += 1
+            self.consumer.measure(metrics.LOST_RACES, 1)
             self.consumer.warn(f"The lease of {held.shard_id} was lost; its slice is dropped.")
             return []
         if landed is None and self.hurry.is_set():
