@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies
-from shardbatch.errors import ConfigurationError
+from shardbatch.errors import ConfigurationError, ProtocolError
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final_errors
+from shardbatch.operators.links import BatchLink, lead_to_owner
 from shardbatch.operators.rendering import RendersOnce, place
 from shardbatch.tasks.application import ApplicationSpec
 
@@ -46,6 +47,7 @@ class Step(RendersOnce):
     #: What the step is called in metrics.
     step_name: ClassVar[str] = "step"
     template_fields: Sequence[str] = ("app_name", "stream", "leases", "staging")
+    operator_extra_links = (BatchLink(),)
     ui_color = "#e8f1fb"
 
     def __init__(
@@ -101,4 +103,8 @@ class Step(RendersOnce):
             spec.require_name()
             meter = spec.meter(context)
             with meter.step(self.step_name), spec.open(context, self.log, meter) as opened:
-                yield opened
+                try:
+                    yield opened
+                except ProtocolError as error:
+                    lead_to_owner(self, error, opened.owner.deployment)
+                    raise

@@ -43,7 +43,7 @@ SHORT = 300
 @dataclass
 class Landed:
     """The result of one read task. ``stops`` counts what ended the read of each shard; ``errors`` names each shard that
-    could not be read, with a short reason."""
+    could not be read, with a short reason; ``slices`` are what the shards have landed, also in an earlier try."""
 
     records: int = 0
     bytes: int = 0
@@ -56,9 +56,11 @@ class Landed:
     waiting: Waiting = NO_WAITING
     stops: Counter[Stop] = field(default_factory=Counter)
     errors: dict[str, str] = field(default_factory=dict)
+    slices: list[Slice] = field(default_factory=list)
 
     def add(self, landed: Slice) -> None:
         """Count a slice."""
+        self.slices.append(landed)
         self.records += landed.records
         self.bytes += landed.raw_bytes
         self.ended += landed.ended

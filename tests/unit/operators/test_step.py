@@ -14,11 +14,16 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from shardbatch import KinesisStream, SQLLeases, Staging, errors
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.owner import Owner
+from shardbatch.core.rows import Namespace
 from shardbatch.operators.claim import ClaimOperator
 from shardbatch.operators.commit import CommitOperator
 from shardbatch.operators.freeze import FreezeOperator
+from shardbatch.operators.links import BatchLink
 from shardbatch.operators.read import ReadOperator
 from shardbatch.operators.step import Step
+from shardbatch.run.attempt import lost
 from tests.support.scripted import ScriptedStream
 from tests.support.statsd import StatsD
 from tests.support.waiting import wait_until
@@ -130,3 +135,26 @@ def test_each_step_has_its_own_name_in_metrics() -> None:
         "FreezeOperator": "freeze",
         "CommitOperator": "commit",
     }
+
+
+def test_the_link_of_a_step_that_lost_its_batch_leads_to_the_run_that_has_it(
+    connection: Callable[..., None], tmp_path: Path, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__SHARDBATCH__DEPLOYMENT_ID", "prod")
+    connection("leases_db", conn_type="sqlite", host=str(tmp_path / "leases.db"))
+    batch = Batch(
+        namespace=Namespace("etl", "orders"),
+        scope="",
+        batch_id="b1",
+        owner=str(Owner("prod", "nightly", "run+2", "batch")),
+        row_count=1,
+        state=BatchState.FROZEN,
+    )
+    step = made(staging=Staging(str(tmp_path)))
+    with pytest.raises(AirflowFailException, match="belongs to"), step.open(context):
+        raise lost(batch)
+    assert BatchLink().get_link(step, ti_key=context["ti"]) == "/dags/nightly/runs/run%2B2"
+    other = made(staging=Staging(str(tmp_path)))
+    with other.open(context):
+        pass
+    assert BatchLink().get_link(other, ti_key=context["ti"]) == "/dags/d/runs/r"
