@@ -106,7 +106,9 @@ def folder_names(uri: str) -> Names:
     if parts.scheme == "file":
         return "file", parts.path
     path = parts.path if parts.scheme == "hdfs" else parts.path.strip("/")
-    return f"{parts.scheme}://{parts.netloc}", path or "/"
+    # What stands before an @ is a container of Azure's; elsewhere it is a secret that somebody has written there.
+    authority = parts.netloc if parts.scheme == "abfs" else parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{authority}", path or "/"
 
 
 def content_of(slices: Sequence[Slice], batch_id: str | None = None) -> dict[str, Any]:

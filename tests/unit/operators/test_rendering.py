@@ -26,6 +26,7 @@ from shardbatch.operators.freeze import FreezeOperator
 from shardbatch.operators.read import ReadOperator
 from shardbatch.tasks import actions, end_record
 from shardbatch.tasks.application import ApplicationSpec
+from shardbatch.tasks.end_record import Left
 
 EVIL = "{{ 7*7 }}"
 ASKED: dict[str, Any] = {

@@ -130,6 +130,8 @@ def test_a_stream_has_one_name_even_if_it_is_made_anew(identity: str, names: tup
         ("s3a://lake/etl//out/", ("s3://lake", "etl/out")),
         ("s3://lake", ("s3://lake", "/")),
         ("hdfs://Name:8020/out", ("hdfs://name", "/out")),
+        ("s3://key:s3cr3t@lake/out", ("s3://lake", "out")),
+        ("abfss://box@account.dfs.core.windows.net/out", ("abfs://box@account", "out")),
     ],
 )
 def test_a_folder_has_one_name_however_it_is_written(uri: str, names: tuple[str, str]) -> None:
