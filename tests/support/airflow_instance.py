@@ -137,7 +137,9 @@ class Deployment:
     def lineage(self, dag_id: str) -> list[dict[str, Any]]:
         """What OpenLineage was told of the tasks of a DAG that asks for it, one entry an event."""
         events = self.folder / "lineage.jsonl"
-        found = [json.loads(line) for line in events.read_text("utf-8").splitlines()] if events.exists() else []
+        text = events.read_text("utf-8") if events.exists() else ""
+        whole = text[: text.rfind("\n") + 1]  # the last line may be half written
+        found = [json.loads(line) for line in whole.splitlines()]
         return [event for event in found if event.get("job", {}).get("name", "").startswith(f"{dag_id}.")]
 
     def links(self, dag_id: str, run_id: str, task: str, map_index: int = -1) -> dict[str, str | None]:
@@ -209,6 +211,7 @@ def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
                 "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
                 **statsd.settings,
                 # Only of DAGs that ask for it.
+                "AIRFLOW__OPENLINEAGE__DISABLED": "False",
                 "AIRFLOW__OPENLINEAGE__SELECTIVE_ENABLE": "True",
                 "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
                     {"type": "file", "log_file_path": str(folder / "lineage.jsonl"), "append": True}
