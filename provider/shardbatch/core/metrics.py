@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured: one table of all metrics. What measures does not know who is told; by default nobody is."""
+"""What is measured: one table of all metrics. The code that measures does not know where values go; by default
+they go nowhere."""
 
 from __future__ import annotations
 
@@ -34,12 +35,12 @@ class Metric:
     tags: tuple[str, ...] = ()
 
 
-#: Tells a value of a metric to whoever listens; it never raises.
+#: Takes a value of a metric; it never raises.
 Measure = Callable[[Metric, float], None]
 
 
-def nobody(metric: Metric, value: float) -> None:
-    """Measure for nobody."""
+def unmeasured(metric: Metric, value: float) -> None:
+    """Drop a value, where metrics are not wanted."""
 
 
 READ_RECORDS = Metric(

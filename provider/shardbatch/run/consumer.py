@@ -15,7 +15,7 @@ from shardbatch.core.batch import Batch
 from shardbatch.core.interval import Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
-from shardbatch.core.metrics import Measure, nobody
+from shardbatch.core.metrics import Measure, unmeasured
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.core.ports import SYSTEM_CLOCK, Clock, Landing, LeaseStore, Liveness, Say, Source, Verdict
@@ -116,7 +116,7 @@ class Consumer(Rows):
     outputs: Outputs = field(default_factory=Outputs)
     say: Say = log.info
     warn: Say = log.warning
-    measure: Measure = nobody
+    measure: Measure = unmeasured
 
     def close(self) -> None:
         """Close the connections of the source and the store."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.limits import ReadLimits
-from shardbatch.core.metrics import Measure, nobody
+from shardbatch.core.metrics import Measure, unmeasured
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.core.rows import Namespace
@@ -117,11 +117,11 @@ class ApplicationSpec:
     ) -> Iterator[Steps]:
         """The steps of the run at hand; connections are given back at the end.
 
-        :param measure: what is measured is told to it, default: to nobody.
+        :param measure: takes what is measured, default: it is dropped.
         :raises ConfigurationError: if something that was named is missing.
         """
         owner = self.owner(context)
-        consumer = self.consumer(owner, self.request(context), say or log, measure or nobody)
+        consumer = self.consumer(owner, self.request(context), say or log, measure or unmeasured)
         try:
             yield Steps(consumer, owner)
         finally:
@@ -135,7 +135,7 @@ class ApplicationSpec:
         return Meter(self.app_name, self.stream.stream_name, str(self.request(context).mode))
 
     def consumer(
-        self, owner: Owner, request: RunRequest, say: logging.Logger | Any = log, measure: Measure = nobody
+        self, owner: Owner, request: RunRequest, say: logging.Logger | Any = log, measure: Measure = unmeasured
     ) -> Consumer:
         """The consumer of an owner. The caller closes it."""
         from shardbatch.run import Consumer

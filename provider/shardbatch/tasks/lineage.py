@@ -106,7 +106,7 @@ def folder_names(uri: str) -> Names:
     if parts.scheme == "file":
         return "file", parts.path
     path = parts.path if parts.scheme == "hdfs" else parts.path.strip("/")
-    # What stands before an @ is a container of Azure's; elsewhere it is a secret that somebody has written there.
+    # What stands before an @ is a container of Azure's; elsewhere a person may have written a secret there.
     authority = parts.netloc if parts.scheme == "abfs" else parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{authority}", path or "/"
 

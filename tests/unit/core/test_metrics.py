@@ -47,6 +47,6 @@ def test_the_page_has_no_other_metric() -> None:
     assert set(re.findall(r"`(shardbatch\.[a-z_.]+)`", page)) == {metric.name for metric in METRICS}
 
 
-def test_by_default_nobody_is_told() -> None:
-    metrics.nobody(metrics.LAG, 1.0)
+def test_by_default_nothing_is_sent() -> None:
+    metrics.unmeasured(metrics.LAG, 1.0)
     assert [kind.value for kind in Kind] == ["counter", "gauge", "timer"]
