@@ -92,8 +92,8 @@ BEHIND = Metric(
     "shardbatch.behind",
     Kind.GAUGE,
     "ms",
-    "how long ago the oldest uncommitted record can have arrived, at most. At rest it grows until the next run. Not "
-    "sent while nothing is known",
+    "how long ago the oldest uncommitted record can have arrived, at most, as of this claim or commit. Not sent while "
+    "nothing is known",
 )
 UNTIL_LOSS = Metric(
     "shardbatch.until_data_loss",
