@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
 from shardbatch.control.shared_look import Path, Rest
@@ -14,7 +14,8 @@ from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.ports import SYSTEM_CLOCK, Capabilities, Clock, Source
 from shardbatch.core.position import Position
 from shardbatch.core.shard import Shard
-from shardbatch.errors import SourceError, StreamNotFound
+from shardbatch.core.tips import Tips
+from shardbatch.errors import ShardbatchError, SourceError, StreamNotFound
 
 #: Shards that one look asks for their tips, at the most, and how many at a time.
 MOST_SHARDS, AT_A_TIME = 200, 8
@@ -28,18 +29,6 @@ class Listing:
 
     shards: tuple[Shard, ...]
     torn: str = ""
-
-
-@dataclass(frozen=True)
-class Tips:
-    """Which shards had nothing behind a place, and when: at ``at_ms`` of the stream's clock, or later.
-
-    ``places`` has the place of each of them. ``retention_ms`` is the stream's now.
-    """
-
-    at_ms: int
-    places: Mapping[str, Position] = field(default_factory=dict)
-    retention_ms: int | None = None
 
 
 class StreamLook:
@@ -103,29 +92,44 @@ class StreamLook:
 
         return cast("tuple[Shard, ...] | None", self._read("open_at", asked, instant_ms))
 
-    def tips(self, places: Mapping[str, Position], stream_id: str, least_ms: int) -> Tips | None:
-        """Which of the shards have nothing behind these places. ``None``: they were not asked, because the last looks
-        found little, the stream's clock has not reached ``least_ms``, or it is another stream.
+    def tips_from(self, stream_id: str) -> int | None:
+        """The stream's time, from which on :meth:`tips` may be asked; ``None`` if they may not: the last looks found
+        little, or it is another stream.
 
         :raises SourceError: if the stream cannot be asked.
         """
 
-        def asked(source: Source) -> Tips | None:
+        def asked(source: Source) -> int | None:
             if not self._rest.over(self._clock.monotonic()):
                 return None
+            try:
+                if source.identity() == stream_id:
+                    return self._time(source)
+            except ShardbatchError:
+                self._rest.found(False, self._clock.monotonic())
+                raise
+            self._rest.found(False, self._clock.monotonic())
+            return None
+
+        return cast("int | None", self._read("tips_from", asked, stream_id))
+
+    def tips(self, places: Mapping[str, Position], from_ms: int) -> Tips:
+        """Which of the shards have nothing behind these places.
+
+        :param from_ms: what :meth:`tips_from` gave, before each of the requests: what arrives later is not promised.
+        :raises SourceError: if the stream cannot be asked.
+        """
+
+        def asked(source: Source) -> Tips:
             found: frozenset[str] = frozenset()
             try:
-                # Before each of the requests, so that what arrives later than this is not promised.
-                at_ms = self._time(source)
-                if at_ms < least_ms or source.identity() != stream_id:
-                    return None
                 found = _at_tip(source, places, self._clock)
-                return Tips(at_ms, {name: places[name] for name in found}, source.retention_ms())
+                return Tips(from_ms, {name: places[name] for name in found}, source.retention_ms())
             finally:
                 self._rest.found(len(found) == len(places), self._clock.monotonic())
 
         wanted = tuple(sorted((name, str(place)) for name, place in places.items()))
-        return cast("Tips | None", self._read("tips", asked, wanted, stream_id, least_ms))
+        return cast("Tips", self._read("tips", asked, wanted, from_ms))
 
     def _time(self, source: Source) -> int:
         there = source.clock_ms()
