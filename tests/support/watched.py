@@ -31,6 +31,8 @@ class Watched:
     def __init__(self, shards: int = 2, now_ms: int = 1_700_000_000_000) -> None:
         self.stream = ScriptedStream(shards=shards)
         self.stream.now_ms = now_ms
+        for shard in self.stream.shards.values():
+            shard.born_ms = now_ms
         self.store = MemoryStore()
         self.store.prepare()
         self.look, self.time, self.opened = Look(), 0.0, 0

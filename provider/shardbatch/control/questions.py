@@ -30,13 +30,15 @@ MOST_NAMED = 5
 class Answer:
     """What the rows say: whether it is ``reached``; else what is waited for (``why``), or that it will ``never`` be.
 
-    ``told`` are plain values for the task's output.
+    ``told`` are plain values for the task's output. ``then`` is what to ask from now on, where the first look has fixed
+    what is meant.
     """
 
     reached: bool
     why: str = ""
     never: bool = False
     told: Mapping[str, Any] | None = None
+    then: Question | None = None
 
 
 class Question(Protocol):
@@ -202,8 +204,11 @@ def question_of(value: Mapping[str, Any]) -> Question:
 
     :raises ConfigurationError: for a kind that this version does not know.
     """
+    from shardbatch.control.shard_questions import LineageComplete, ShardsEnded
+
     rest = {name: tuple(item) if isinstance(item, list) else item for name, item in value.items() if name != "kind"}
     kinds: Mapping[str, Any] = {"committed_up_to": CommittedUpTo, "backlog": Backlog}
+    kinds = {**kinds, "shards_ended": ShardsEnded, "lineage_complete": LineageComplete}
     made = kinds.get(str(value.get("kind")))
     if made is None:
         raise ConfigurationError(
