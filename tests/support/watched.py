@@ -16,7 +16,6 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Clock
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after
 from shardbatch.core.rows import APPLICATION, SHARD_LEASE, Key, Namespace
-from shardbatch.sources.kinesis.hash_space import HASH_KEYS
 from shardbatch.stores.memory import MemoryStore
 from tests.support.scripted import ScriptedStream
 
@@ -37,7 +36,9 @@ class Watched:
         self.store.prepare()
         self.look, self.time, self.opened = Look(), 0.0, 0
         self.meanwhile: Callable[[], None] = lambda: None
-        begun = Application(NAMESPACE, self.stream.identity(), TRIM_HORIZON, 1, key_space=HASH_KEYS)
+        begun = Application(
+            NAMESPACE, self.stream.identity(), TRIM_HORIZON, 1, key_space=self.stream.capabilities.key_space
+        )
         assert self.store.create(replace(begun, retention_ms=24 * HOUR))
 
     @property

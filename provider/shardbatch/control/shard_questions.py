@@ -77,7 +77,7 @@ class ShardsEnded:
     def _open_then(self, view: _View, instant_ms: int) -> set[str] | Answer:
         if view.stream is None:
             text = "Only the name of the stream is known, so nobody can say which shards were open."
-            return Answer(False, f"{text} Give the stream itself, as stream=KinesisStream(…).", never=True)
+            return Answer(False, f"{text} Give the stream itself as stream=, or batch=.", never=True)
         now_ms = view.stream.clock_ms()
         if instant_ms >= now_ms + SECOND_MS:  # which is told in whole seconds
             text = f"open_at={utc(instant_ms)} lies ahead of the stream's clock, which says {utc(now_ms)}."
@@ -161,7 +161,7 @@ class LineageComplete:
         told: dict[str, Any] = {"parents": list(self.parents)}
         if stream is None:
             text = "Only the name of the stream is known, so its listing cannot be asked for children."
-            return Answer(False, f"{text} Give the stream itself, as stream=KinesisStream(…).", never=True)
+            return Answer(False, f"{text} Give the stream itself as stream=, or batch=.", never=True)
         left = [name for name in self.parents if not view.completed(name)]
         rowless = [name for name in left if name not in view.rows]
         if left and not rowless:

@@ -40,7 +40,7 @@ def require_stream(sensor: WaitingSensor) -> None:
     if isinstance(sensor.stream, str):
         raise ConfigurationError(
             f"{place(sensor)}: stream={sensor.stream!r} is a name only, and this sensor lists the stream's shards.",
-            remedy="Give the stream itself, as stream=KinesisStream(…), or batch=.",
+            remedy="Give the stream itself, or batch=.",
         )
     if sensor.deferrable and stream_to_json(sensor.stream) is None:
         raise ConfigurationError(
