@@ -15,7 +15,7 @@ from shardbatch.core.ports import SYSTEM_CLOCK, Capabilities, Clock, Source
 from shardbatch.core.position import Position
 from shardbatch.core.shard import Shard
 from shardbatch.core.tips import Tips
-from shardbatch.errors import ShardbatchError, SourceError, StreamNotFound
+from shardbatch.errors import SourceError, StreamNotFound
 
 #: Shards that one look asks for their tips, at the most, and how many at a time.
 MOST_SHARDS, AT_A_TIME = 200, 8
@@ -92,44 +92,36 @@ class StreamLook:
 
         return cast("tuple[Shard, ...] | None", self._read("open_at", asked, instant_ms))
 
-    def tips_from(self, stream_id: str) -> int | None:
-        """The stream's time, from which on :meth:`tips` may be asked; ``None`` if they may not: the last looks found
-        little, or it is another stream.
+    def rest(self) -> str:
+        """What the last look at tips found missing, if it is too early to ask for them again; else empty."""
+        early = self._path.read(("rest", self._name), lambda: not self._rest.over(self._clock.monotonic()))
+        return self._rest.note if early else ""
 
-        :raises SourceError: if the stream cannot be asked.
-        """
-
-        def asked(source: Source) -> int | None:
-            if not self._rest.over(self._clock.monotonic()):
-                return None
-            try:
-                if source.identity() == stream_id:
-                    return self._time(source)
-            except ShardbatchError:
-                self._rest.found(False, self._clock.monotonic())
-                raise
-            self._rest.found(False, self._clock.monotonic())
-            return None
-
-        return cast("int | None", self._read("tips_from", asked, stream_id))
+    def clock_of(self, stream_id: str) -> int | None:
+        """The stream's time, if it is that stream."""
+        return cast(
+            "int | None",
+            self._read("clock_of", lambda there: self._time(there) if there.identity() == stream_id else None),
+        )
 
     def tips(self, places: Mapping[str, Position], from_ms: int) -> Tips:
         """Which of the shards have nothing behind these places.
 
-        :param from_ms: what :meth:`tips_from` gave, before each of the requests: what arrives later is not promised.
+        :param from_ms: the stream's time before each of the requests: what arrives later is not promised.
         :raises SourceError: if the stream cannot be asked.
         """
 
         def asked(source: Source) -> Tips:
-            found: frozenset[str] = frozenset()
-            try:
-                found = _at_tip(source, places, self._clock)
-                return Tips(from_ms, {name: places[name] for name in found}, source.retention_ms())
-            finally:
-                self._rest.found(len(found) == len(places), self._clock.monotonic())
+            found = _at_tip(source, places, self._clock)
+            return Tips(from_ms, {name: places[name] for name in found}, source.retention_ms())
 
         wanted = tuple(sorted((name, str(place)) for name, place in places.items()))
         return cast("Tips", self._read("tips", asked, wanted, from_ms))
+
+    def looked(self, missing: str) -> None:
+        """A look at tips is over; ``missing`` says what it did not find, and is empty if nothing. The more often that
+        happens in a row, the later they may be asked for again."""
+        self._path.read(("looked", self._name), lambda: self._rest.found(missing, self._clock.monotonic()))
 
     def _time(self, source: Source) -> int:
         there = source.clock_ms()

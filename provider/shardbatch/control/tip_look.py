@@ -38,15 +38,24 @@ def look_at_tips(
     places = asked_for(before, until_ms)
     if not 0 < len(places) <= MOST_SHARDS:
         return known, ""
+    rest = stream.rest()
+    if rest:
+        return known, rest
     try:
-        from_ms = stream.tips_from(before.application.stream_id)
-        if from_ms is None or from_ms < until_ms + MARGIN_MS:
+        from_ms = stream.clock_of(before.application.stream_id)
+        if from_ms is None:
+            missing = "The stream is not the one that the application has read; the next claim says what to do."
+            stream.looked(missing)
+            return known, missing
+        if from_ms < until_ms + MARGIN_MS:
             return known, ""
         tips = stream.tips(places, from_ms)
+        unread = sorted(set(places) - set(tips.places))
+        missing = f"Not at their tips, so a run has to read them: {shortlist(unread)}." if unread else ""
     except ShardbatchError as error:
-        return known, f"The stream could not be asked for its tips: {error}"
-    unread = sorted(set(places) - set(tips.places))
-    if unread:
-        return known, f"Not at their tips, so a run has to read them: {shortlist(unread)}."
+        missing = f"The stream could not be asked for its tips: {error}"
+    stream.looked(missing)
+    if missing:
+        return known, missing
     found = with_tips(before, tips, [Rows(*look_at(store, namespace)) for _ in range(2)])
     return (found if found.ms is not None and (known.ms is None or found.ms > known.ms) else known), ""

@@ -116,13 +116,35 @@ def test_a_read_that_finds_neither_records_nor_the_tip_is_given_up(moved: bool) 
     assert len(asked) == 2 * (1 if moved else MOST_PAGES)
 
 
-def test_the_last_looks_and_the_identity_decide_whether_tips_may_be_asked() -> None:
+def test_a_clock_is_told_of_the_stream_that_is_meant() -> None:
     there = There()
     with closing(there.question()) as asked:
-        assert asked.tips_from(there.stream.identity()) == there.stream.now_ms
+        assert asked.clock_of(there.stream.identity()) == there.stream.now_ms
+    there.look = Look()
+    with closing(there.question()) as asked:
+        assert asked.clock_of("another stream") is None
+
+
+def test_a_look_that_missed_something_is_followed_by_a_pause_in_which_the_stream_is_not_opened() -> None:
+    there = There()
+    with closing(there.question()) as asked:
+        assert asked.rest() == ""
+        asked.looked("s-1 has records.")
     there.look = Look(there.look.rest)
     with closing(there.question()) as asked:
-        assert asked.tips_from("another stream") is None
+        assert asked.rest() == "s-1 has records."
+        asked.looked("")
     there.look = Look(there.look.rest)
     with closing(there.question()) as asked:
-        assert asked.tips_from(there.stream.identity()) is None, "it pauses after a look that found nothing"
+        assert asked.rest() == ""
+    assert there.opened == 0
+
+
+def test_a_pause_begins_once_for_all_questions_of_a_look() -> None:
+    there, pauses = There(), set()
+    for _ in range(5):
+        with closing(there.question()) as asked:
+            assert asked.rest() == ""
+            asked.looked("s-1 has records.")
+        pauses.add(there.look.rest._pause_s)
+    assert pauses == {60.0}

@@ -164,7 +164,7 @@ def test_a_shard_that_has_ended_is_no_tip() -> None:
 def test_another_stream_of_the_same_name_is_not_asked() -> None:
     world = idle_world()
     world.stream.created_ms += 1
-    assert not world.ask(just_now(world)).reached
+    assert "not the one that the application has read" in world.ask(just_now(world)).why
     assert world.stream.reads == []
 
 
@@ -183,6 +183,22 @@ def test_all_questions_of_a_look_share_the_tips() -> None:
         assert world.ask(CommittedUpTo(until), again=False).reached
     assert world.opened == 1
     assert len(world.stream.reads) == 2
+
+
+def test_questions_of_one_look_that_need_other_shards_ask_for_them_and_pause_together() -> None:
+    """A later instant needs a shard that has records; an earlier one does not, and shall not wait for it."""
+    world = idle_world()
+    world.stream.now_ms += HOUR
+    world.commit(HIGH)
+    world.stream.now_ms += HOUR
+    world.stream.put("c", shard_id=HIGH)
+    early = CommittedUpTo(world.stream.now_ms - HOUR - MARGIN_MS)
+    assert not world.ask(just_now(world)).reached
+    assert world.ask(early, again=False).reached
+    world.time = 59.0
+    before = len(world.stream.reads)
+    assert f"has to read them: {HIGH}." in world.ask(just_now(world)).why
+    assert len(world.stream.reads) == before, "it pauses"
 
 
 def test_looks_that_find_records_are_followed_by_ever_longer_pauses() -> None:
