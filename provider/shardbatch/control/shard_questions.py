@@ -76,7 +76,7 @@ class ShardsEnded:
 
     def _open_then(self, view: _View, instant_ms: int) -> set[str] | Answer:
         if view.stream is None:
-            text = "Only the name of the stream is known, so nobody can say which shards were open."
+            text = "Only the name of the stream is known, so it cannot be asked which shards were open."
             return Answer(False, f"{text} Give the stream itself as stream=, or batch=.", never=True)
         now_ms = view.stream.clock_ms()
         if instant_ms >= now_ms + SECOND_MS:  # which is told in whole seconds
@@ -91,7 +91,7 @@ class ShardsEnded:
             found = {shard.shard_id for shard in then}
             more = unread - set(listed)
         else:
-            # Nobody tells when shards were closed. Those that are over by now are closed, so only what the application
+            # It is unknown when shards were closed. Those that are over by now are closed, so only what the application
             # has not completed counts beside those that are open.
             found = {name for name, shard in listed.items() if not shard.closed}
             more = unread | {name for name in listed if name not in view.rows}

@@ -110,7 +110,7 @@ def _made(make: Callable[[], Any]) -> _Step:
 class SharedStore:
     """The rows of a store, read along a path: a :class:`shardbatch.core.ports.LeaseStore` that writes nothing.
 
-    :param opened: the store; it is opened at the first read that nobody has made yet, and closed by :meth:`close`.
+    :param opened: the store; it is opened at the first read that was not made before, and closed by :meth:`close`.
     """
 
     def __init__(self, path: Path, opened: Callable[[], AbstractContextManager[LeaseStore]]) -> None:

@@ -35,7 +35,7 @@ class StreamLook:
     """The stream, read along a path, so that all questions of a look share it.
 
     :param name: tells streams apart among all that read along such paths.
-    :param opened: the source; it is opened at the first read that nobody has made yet, and closed by :meth:`close`.
+    :param opened: the source; it is opened at the first read that was not made before, and closed by :meth:`close`.
     """
 
     def __init__(

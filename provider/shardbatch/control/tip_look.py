@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sensor's own look at the tips of idle shards, where nobody reads them (PROTOCOL C9)."""
+"""A sensor's own look at the tips of idle shards, that no run reads (PROTOCOL C9)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def look_at_tips(
 ) -> tuple[Watermark, str]:
     """The watermark with what the tips of idle shards add, and what is to be said of them.
 
-    The stream is asked only if the answer can change: the instant, and M, are over; nobody reads; and nothing but the
+    The stream is asked only if the answer can change: the instant, and M, are over; no run reads; and nothing but the
     tips of at most :data:`MOST_SHARDS` shards is missing. A stream without a key space is not asked: there, new shards
     hold the watermark back, too, and only a claim can enrol them (C4).
 

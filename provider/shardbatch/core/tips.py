@@ -63,7 +63,7 @@ def with_tips(before: Rows, tips: Tips, after: Sequence[Rows]) -> Watermark:
 
 
 def _may_count(lease: Lease) -> bool:
-    """Whether its checkpoint is all that there is of it: exact, nobody's, and nothing behind it was read."""
+    """Whether its checkpoint is all that there is of it: exact, without an owner, and nothing behind it was read."""
     return (
         not lease.scope
         and not lease.completed

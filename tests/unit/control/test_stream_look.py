@@ -133,10 +133,6 @@ def test_a_look_that_missed_something_is_followed_by_a_pause_in_which_the_stream
     there.look = Look(there.look.rest)
     with closing(there.question()) as asked:
         assert asked.rest() == "s-1 has records."
-        asked.looked("")
-    there.look = Look(there.look.rest)
-    with closing(there.question()) as asked:
-        assert asked.rest() == ""
     assert there.opened == 0
 
 
