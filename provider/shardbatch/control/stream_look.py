@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Listing:
 class StreamLook:
     """The stream, read along a path, so that all questions of a look share it.
 
-    :param name: tells streams apart among all that read along such paths.
+    :param name: tells streams, and ways to reach one, apart among all that read along such paths.
     :param opened: the source; it is opened at the first read that was not made before, and closed by :meth:`close`.
     """
 
@@ -153,8 +153,3 @@ def _stands_at_tip(source: Source, shard_id: str, place: Position, clock: Clock)
             if number >= MOST_PAGES or clock.monotonic() - began > MOST_SECONDS:
                 return False
     return False
-
-
-def names_of(shards: Iterable[Shard]) -> tuple[str, ...]:
-    """The ids of shards, in order."""
-    return tuple(sorted(shard.shard_id for shard in shards))
