@@ -118,32 +118,32 @@ class StreamWatcher(BaseEventTrigger):
         last = await self._last(poll)
         try:
             found = await sync_to_async(self.look, thread_sensitive=False)(last)
-        except Exception as error:  # noqa: BLE001 - told by the log, the state store and, if it stays, a red run
-            wanted, why = self._failed(poll, error)
-            due = wanted and self._may_wake(last, "" if last is None else last.places)
-            places = "" if last is None else last.places
-        else:
             poll.failures, poll.failing_since = 0, None
-            due, why, places = found.due, found.why, found.places
-        await self._tell(poll, why, due=due)
-        if not due:
+        except Exception as error:  # noqa: BLE001 - told by the log, the state store and, if it stays, a red run
+            found = self._failed(poll, error, last)
+        await self._tell(poll, found)
+        if not found.due:
             return None
-        poll.wake_up = woken(last, places, _now_ms())
-        await self._keep(WAKE_UP, {**poll.wake_up.to_json(), "at": _text(time.time()), "why": why})
-        return why
+        poll.wake_up = woken(last, found.places, _now_ms(), to_look=found.to_look)
+        await self._keep(WAKE_UP, {**poll.wake_up.to_json(), "at": _text(time.time()), "why": found.why})
+        return found.why
 
-    def _failed(self, poll: _Poll, error: Exception) -> tuple[bool, str]:
-        """Whether a run shall fail by what has failed here, and the words for it."""
+    def _failed(self, poll: _Poll, error: Exception, last: WakeUp | None) -> Look:
+        """What follows from a failure: a run shall fail by what a person has to mend, or by what lasts."""
+        from shardbatch.control.wake import Look
+
         poll.failures += 1
         if poll.failing_since is None:
             poll.failing_since = time.monotonic()
         lasts = time.monotonic() - poll.failing_since >= self.back_off
-        ours = isinstance(error, ShardbatchError)
-        text = str(error) if ours else f"{type(error).__name__}: {masked(str(error))}"
-        return lasts or (ours and not error.retryable), f"The stream could not be looked at. {text}"  # type: ignore[attr-defined]
+        final = isinstance(error, ShardbatchError) and not error.retryable
+        text = str(error) if isinstance(error, ShardbatchError) else f"{type(error).__name__}: {masked(str(error))}"
+        places = "" if last is None else last.places
+        due = (lasts or final) and self._may_wake(last, places)
+        return Look(due, f"The stream could not be looked at. {text}", places)
 
-    def _may_wake(self, last: WakeUp | None, places: str) -> bool:
-        return may_wake(last, places, _now_ms(), int(self.back_off * 1000))
+    def _may_wake(self, last: WakeUp | None, places: str, *, to_look: bool = False) -> bool:
+        return may_wake(last, places, _now_ms(), int(self.back_off * 1000), to_look=to_look)
 
     def look(self, last: WakeUp | None) -> Look:
         """Look once, in a thread of its own.
@@ -178,16 +178,15 @@ class StreamWatcher(BaseEventTrigger):
         known = [one for one in (kept, poll.wake_up) if one is not None]
         return max(known, key=lambda one: one.at_ms, default=None)
 
-    async def _tell(self, poll: _Poll, why: str, *, due: bool) -> None:
+    async def _tell(self, poll: _Poll, found: Look) -> None:
         """Log what is new, and leave a sign of life in the state store now and then."""
-        now = time.monotonic()
-        new = why != poll.said
-        if new:
+        now, new = time.monotonic(), found.why != poll.said
+        if new or found.due:
             log = self.log.warning if poll.failures else self.log.info
-            log("%s: %s%s", self.who, why, " A run is woken." if due else "")
+            log("%s: %s%s", self.who, found.why, " A run is woken." if found.due else "")
         if new or poll.told is None or now - poll.told >= SIGN_OF_LIFE_S:
-            poll.said, poll.told = why, now
-            await self._keep(WATCHER, {"looked": _text(time.time()), "found": why, "failures": poll.failures})
+            poll.said, poll.told = found.why, now
+            await self._keep(WATCHER, {"looked": _text(time.time()), "found": found.why, "failures": poll.failures})
 
     async def _kept(self, key: str) -> Any:
         if self.asset_state_store is None:

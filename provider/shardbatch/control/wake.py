@@ -3,19 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 from shardbatch.core.application import Application
+from shardbatch.core.expiry import kept_by
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner, ResetHolder
 from shardbatch.core.planner import unknown_shards
 from shardbatch.core.ports import Liveness, Page, Source, Verdict
+from shardbatch.core.position import Position
 from shardbatch.core.shortlist import shortlist
-from shardbatch.core.wake import places_of, standing
+from shardbatch.core.wake import looks_due, places_of, standing
 from shardbatch.core.watermark import over
 from shardbatch.errors import SourceError
 from shardbatch.run.consumer import Rows
@@ -28,19 +31,30 @@ MOST_PAGES = 20
 
 @dataclass(frozen=True)
 class Look:
-    """What a look found: whether a run is wanted (``due``), why it is or is not, and where the application stands."""
+    """What a look found: whether a run is wanted (``due``), why it is or is not, and where the application stands.
+
+    ``to_look``: there is nothing to read, and a run is wanted to note that.
+    """
 
     due: bool
     why: str
     places: str = ""
+    to_look: bool = False
 
 
-def look(rows: Rows | None, source: Source, liveness: Liveness, may_wake: Callable[[str], bool]) -> Look:
+class MayWake(Protocol):
+    """Whether a run may be woken for an application that stands at these places."""
+
+    def __call__(self, places: str, *, to_look: bool = False) -> bool:
+        """``to_look``: only to note that there is nothing."""
+        ...
+
+
+def look(rows: Rows | None, source: Source, liveness: Liveness, may_wake: MayWake) -> Look:
     """Look at an application and its stream. Nothing is changed, and no record is kept.
 
     :param rows: its rows; ``None`` if the lease store has no tables yet.
-    :param may_wake: whether a run may be woken for an application that stands at these places; else the stream is not
-        asked.
+    :param may_wake: whether a run may be woken now. If not, the stream is not asked.
     :raises UnsupportedSchema: if its rows are not of this version.
     :raises StoreError: if the rows cannot be read.
     :raises SourceError: if the stream cannot be asked.
@@ -56,10 +70,13 @@ def look(rows: Rows | None, source: Source, liveness: Liveness, may_wake: Callab
         return Look(False, "Leases of another library are being taken over.", places)
     if not may_wake(places):
         return Look(False, "A run was woken already, and nothing is committed since.", places)
-    return _claimed(rows, application, leases, places, source, liveness)
+    found = _claimed(rows, application, leases, places, source, liveness)
+    if found.to_look and not may_wake(places, to_look=True):
+        return Look(False, "A run was woken already, to look.", places)
+    return found
 
 
-def _unclaimed(source: Source, may_wake: Callable[[str], bool]) -> Look:
+def _unclaimed(source: Source, may_wake: MayWake) -> Look:
     """Of an application without rows: its first run says where it begins."""
     if not may_wake(""):
         return Look(False, "A run was woken already, and none has claimed yet.")
@@ -79,7 +96,8 @@ def _claimed(
 
     stamps = {lease.batch_id for lease in leases if lease.batch_id is not None}
     stamped = {batch_id: rows.batch(batch_id) for batch_id in sorted(stamps)}
-    reached_ms = _reached(leases, source, now_ms)
+    start = application.root_start
+    reached_ms = _reached([start, *(lease.checkpoint for lease in leases)], source, now_ms)
     found = standing(leases, stamped, _asked_once(liveness), silent, reached_ms)
     if found.held:
         return Look(False, f"At work: {shortlist(found.held)}.", places)
@@ -88,9 +106,13 @@ def _claimed(
     unread = _first_unread(source, found.unread)
     if unread:
         return Look(True, f"Something to read in {unread}.", places)
-    fresh = _without_rows(source, leases)
+    fresh = [] if start.ahead_of(reached_ms) else _without_rows(source, leases)
     if fresh:
         return Look(True, f"Shards without a lease: {shortlist(fresh)}.", places)
+    due = looks_due(found.unread, kept_by(application), leases, now_ms)
+    if due:
+        text = f"Nothing to read. No run has looked for half of the stream's retention at {shortlist(due)}."
+        return Look(True, text, places, to_look=True)
     return Look(False, "Nothing to read.", places)
 
 
@@ -105,10 +127,9 @@ def _asked_once(liveness: Liveness) -> Callable[[str], Verdict]:
     return verdict
 
 
-def _reached(leases: Sequence[Lease], source: Source, now_ms: int) -> int:
-    """How far the stream's clock has certainly come; it is asked only if a shard begins at an instant that may lie
-    ahead of it."""
-    if not any(lease.checkpoint.ahead_of(now_ms - CLOCKS_APART_MS) for lease in leases):
+def _reached(places: Iterable[Position], source: Source, now_ms: int) -> int:
+    """How far the stream's clock has certainly come; it is asked only if one of these places may lie ahead of it."""
+    if not any(place.ahead_of(now_ms - CLOCKS_APART_MS) for place in places):
         return now_ms
     there = source.clock_ms()
     return now_ms if there is None else there
@@ -137,11 +158,12 @@ def _first_unread(source: Source, leases: Sequence[Lease]) -> str | None:
 
 
 def _has_unread(source: Source, lease: Lease) -> bool:
-    """Whether there is a record, a gap or the end behind a lease's checkpoint."""
+    """Whether there is a record or the end behind a lease's checkpoint. That the record before it has expired is no
+    sign of others: on an idle stream it does."""
     answered = False
     pages: Iterator[Page] = source.read(lease.shard_id, lease.checkpoint)
     for page in islice(pages, MOST_PAGES):
-        if page.records.num_rows or page.ended or page.checkpoint_gone or page.trimmed or page.oddities.dropped:
+        if page.records.num_rows or page.ended or page.oddities.dropped:
             return True
         if page.at_tip:
             return False

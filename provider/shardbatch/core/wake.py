@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any, Callable, Optional
 
 from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.expiry import Kept, unread_since
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.planner import known_parents
@@ -19,6 +20,8 @@ from shardbatch.core.ports import Verdict
 
 #: The longest pause between two wake-ups that led to nothing, unless the first pause is longer.
 LONGEST_PAUSE_MS = 3_600_000
+#: An idle application is woken to look once this part of the retention has passed since it last looked.
+LOOK_AFTER = 0.5
 #: More doublings than the longest pause ever needs.
 MOST_DOUBLINGS = 20
 
@@ -28,11 +31,15 @@ Stamped = Mapping[str, Optional[Batch]]
 
 @dataclass(frozen=True)
 class WakeUp:
-    """The last wake-up: when, the ``places`` at which the application stood, and how many before it led to nothing."""
+    """The last wake-up: when, the ``places`` at which the application stood, and how many before it led to nothing.
+
+    One that is only to ``look`` had nothing to do: it keeps an idle application sure that nothing expired unread.
+    """
 
     at_ms: int
     places: str
     misses: int = 0
+    look: bool = False
 
     def due_again_ms(self, pause_ms: int) -> int:
         """When the next may follow if the application stands where it stood."""
@@ -41,31 +48,32 @@ class WakeUp:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
-        return {"at_ms": self.at_ms, "places": self.places, "misses": self.misses}
+        return {"at_ms": self.at_ms, "places": self.places, "misses": self.misses, "look": self.look}
 
     @classmethod
     def from_json(cls, value: Any) -> WakeUp | None:
         """What :meth:`to_json` gave; ``None`` for anything else."""
         try:
-            return cls(int(value["at_ms"]), str(value["places"]), int(value["misses"]))
+            return cls(int(value["at_ms"]), str(value["places"]), int(value["misses"]), bool(value["look"]))
         except (KeyError, TypeError, ValueError):
             return None
 
 
-def may_wake(last: WakeUp | None, places: str, now_ms: int, pause_ms: int) -> bool:
+def may_wake(last: WakeUp | None, places: str, now_ms: int, pause_ms: int, *, to_look: bool = False) -> bool:
     """Whether the last wake-up is answered, since checkpoints have moved, or so old that it counts as lost.
 
-    One that lies in the future was written by a wrong clock.
+    One that lies in the future was written by a wrong clock. One that was only to look moves nothing, so it holds up
+    no other than its like.
     """
     if last is None or last.places != places or last.at_ms > now_ms + CLOCKS_APART_MS:
         return True
-    return now_ms >= last.due_again_ms(pause_ms)
+    return (last.look and not to_look) or now_ms >= last.due_again_ms(pause_ms)
 
 
-def woken(last: WakeUp | None, places: str, now_ms: int) -> WakeUp:
+def woken(last: WakeUp | None, places: str, now_ms: int, *, to_look: bool = False) -> WakeUp:
     """The wake-up that is made now."""
-    missed = last is not None and last.places == places
-    return WakeUp(now_ms, places, last.misses + 1 if missed and last is not None else 0)
+    again = last is not None and last.places == places and not last.look and not to_look
+    return WakeUp(now_ms, places, last.misses + 1 if last is not None and again else 0, to_look)
 
 
 def places_of(leases: Iterable[Lease]) -> str:
@@ -126,6 +134,22 @@ def standing(
         elif not lease.checkpoint.ahead_of(reached_ms):
             unread.append(lease)
     return Standing(tuple(held), tuple(ready), tuple(sorted(unread, key=_furthest_first)))
+
+
+def looks_due(leases: Iterable[Lease], kept: Kept, all_rows: Iterable[Lease], now_ms: int) -> tuple[str, ...]:
+    """The shards at which no run has looked for so long that records may come and expire before the next look. From
+    then on a run would have to report a gap, not knowing better."""
+    if kept.retention_ms is None:
+        return ()
+    known = {lease.shard_id: lease for lease in all_rows}
+    left_ms = (1 - LOOK_AFTER) * kept.retention_ms
+    due = []
+    for lease in leases:
+        since = unread_since(lease, known.get, now_ms)
+        expires = None if since is None else kept.expires_ms(since.ms)
+        if expires is not None and expires - now_ms < left_ms:
+            due.append(lease.shard_id)
+    return tuple(due)
 
 
 def _parents_done(lease: Lease, rows: Mapping[str, Lease]) -> bool:
