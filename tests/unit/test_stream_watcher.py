@@ -294,7 +294,7 @@ def test_what_may_pass_is_waited_for_with_growing_pauses_and_tells_if_it_stays(
     asyncio.run(story())
 
 
-def test_a_fault_in_itself_does_not_end_it(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_itself_does_not_end_it(rig: Rig) -> None:  # R98
     async def story() -> None:
         rig.run("r0")
         made, faults = watcher(Kept()), [1, 1]

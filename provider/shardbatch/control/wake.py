@@ -158,8 +158,8 @@ def _first_unread(source: Source, leases: Sequence[Lease]) -> str | None:
 
 
 def _has_unread(source: Source, lease: Lease) -> bool:
-    """Whether there is a record or the end behind a lease's checkpoint. That the record before it has expired is no
-    sign of others: on an idle stream it does."""
+    """Whether there is a record or the end behind a lease's checkpoint. On an idle stream the record at
+    the checkpoint expires too, so that this happened does not show that there are others."""
     answered = False
     pages: Iterator[Page] = source.read(lease.shard_id, lease.checkpoint)
     for page in islice(pages, MOST_PAGES):

@@ -108,7 +108,7 @@ def standing(
     another deployment.
 
     :param verdict: of an owner; of a reset that it is at work.
-    :param silent: whether the row of an owner of another deployment looks as if nobody renewed it.
+    :param silent: whether the row of an owner of another deployment looks as if it is not renewed any more.
     :param reached_ms: how far the stream's clock has come: what begins later is not read yet.
     """
     rows = {lease.shard_id: lease for lease in leases}

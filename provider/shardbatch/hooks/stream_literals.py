@@ -17,7 +17,7 @@ from shardbatch.hooks.streams import Stream
 def literals_of(stream: Stream) -> dict[str, Any]:
     """The class of a stream and the arguments that it was made of.
 
-    :raises ConfigurationError: if it has a template, which nothing renders outside a task; if its class is no
+    :raises ConfigurationError: if it has a template, which nothing renders outside a task; if its class is not a
         dataclass at the top of a module; or if an argument is not text, a number, an instant or a time.
     """
     kind = type(stream)

@@ -13,6 +13,7 @@ import pytest
 
 from shardbatch.control.wake import MOST_PAGES, Look, look
 from shardbatch.core.batch import BatchState
+from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Page, Verdict
 from shardbatch.core.position import Position, at_timestamp
 from shardbatch.errors import SourceError, UnsupportedSchema
@@ -80,6 +81,18 @@ def test_a_run_at_work_is_left_alone_and_its_end_makes_up_for_it(rig: Rig) -> No
     rig.claim("r2")
     found = seen(rig)
     assert (found.due, found.why, rig.stream.reads) == (False, f"At work: {rig.owner('r2')}.", [])
+    rig.over("r2")
+    assert seen(rig).due
+
+
+def test_a_run_at_work_will_find_what_another_left(rig: Rig) -> None:
+    rig.stream.put("a", shard_id=next(iter(rig.stream.shards)))
+    few = ClaimOptions(max_shards=1)
+    rig.land("r1", rig.claim("r1", options=few), options=few)
+    rig.freeze("r1", options=few)
+    rig.claim("r2")
+    rig.over("r1")
+    assert seen(rig).why == f"At work: {rig.owner('r2')}."
     rig.over("r2")
     assert seen(rig).due
 
