@@ -72,8 +72,9 @@ def may_wake(last: WakeUp | None, places: str, now_ms: int, pause_ms: int, *, to
 
 def woken(last: WakeUp | None, places: str, now_ms: int, *, to_look: bool = False) -> WakeUp:
     """The wake-up that is made now."""
-    again = last is not None and last.places == places and not last.look and not to_look
-    return WakeUp(now_ms, places, last.misses + 1 if last is not None and again else 0, to_look)
+    if last is None or last.places != places or last.look != to_look:
+        return WakeUp(now_ms, places, 0, to_look)
+    return WakeUp(now_ms, places, last.misses + 1, to_look)
 
 
 def places_of(leases: Iterable[Lease]) -> str:
