@@ -5,19 +5,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from airflow.sdk import Asset, AssetWatcher
 
 from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.names import asset_uri, namespace_of
 
 if TYPE_CHECKING:
     from shardbatch.hooks.leases import Leases
     from shardbatch.hooks.streams import Stream
 
-#: With ``x-`` before it Airflow takes a URI as it stands; else it loads the asset handlers of every provider to ask
-#: them, boto3 among them, in each parse and each task.
-SCHEME = "x-shardbatch"
 #: The shortest time between two looks.
 SHORTEST = timedelta(seconds=1)
 
@@ -29,7 +26,7 @@ def committed_batches(app_name: str, stream_name: str) -> Asset:
     Airflow may merge events that come close together. An event's ``extra`` has the batch's id, counts, lag and some
     checkpoints.
     """
-    return Asset(name=f"{app_name}/{stream_name}", uri=_address(app_name, stream_name), group="shardbatch")
+    return Asset(name=f"{app_name}/{stream_name}", uri=asset_uri(app_name, stream_name), group="shardbatch")
 
 
 def stream_asset(
@@ -62,9 +59,8 @@ def stream_asset(
     :raises ConfigurationError: for a template, a name or a time that cannot be used, a stream that cannot be handed to
         the triggerer, or if there is no lease store.
     """
-    from shardbatch.hooks.names import namespace_of
     from shardbatch.hooks.settings import chosen_leases, leases_of
-    from shardbatch.hooks.stream_literals import literals_of, require_no_template
+    from shardbatch.hooks.stream_literals import stream_to_json
     from shardbatch.stream_watcher import StreamWatcher
 
     if poll_interval < SHORTEST or back_off < poll_interval:
@@ -72,14 +68,23 @@ def stream_asset(
             f"stream_asset(poll_interval={poll_interval}, back_off={back_off}) cannot be used.",
             remedy="Let poll_interval be a second or more, and back_off not less than poll_interval.",
         )
-    require_no_template("stream_asset(app_name)", app_name)
-    literals = literals_of(stream)
+    literals = stream_to_json(stream)
+    if literals is None:
+        raise ConfigurationError(
+            f"stream_asset(stream={stream!r}) cannot be handed to the triggerer.",
+            remedy="Give a dataclass at the top of a module, whose fields are texts, numbers and datetimes.",
+        )
     namespace = namespace_of(app_name, stream.stream_name)
     chosen = chosen_leases(leases_of(leases, "stream_asset(leases)") if isinstance(leases, str) else leases)
-    for name, value in chosen.to_json().items():
-        require_no_template(f"stream_asset(leases): {name}", value)
+    for value in (app_name, *literals.values(), *chosen.to_json().values()):
+        if isinstance(value, str) and ("{{" in value or "{%" in value):
+            raise ConfigurationError(
+                f"stream_asset: {value!r} is a template, and nothing renders it in the triggerer.",
+                remedy="Give the text that is meant.",
+            )
     trigger = StreamWatcher(
         app_name=app_name,
+        stream_name=namespace.stream_name,
         stream=literals,
         leases=chosen.to_json(),
         every=poll_interval.total_seconds(),
@@ -87,11 +92,7 @@ def stream_asset(
     )
     return Asset(
         name=f"{namespace.app_name}/{namespace.stream_name}/unread",
-        uri=f"{_address(app_name, stream.stream_name)}/unread",
+        uri=f"{asset_uri(app_name, stream.stream_name)}/unread",
         group="shardbatch",
         watchers=[AssetWatcher(name="stream", trigger=trigger)],
     )
-
-
-def _address(app_name: str, stream_name: str) -> str:
-    return f"{SCHEME}://{quote(app_name, safe='')}/{quote(stream_name, safe='')}"

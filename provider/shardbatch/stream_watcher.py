@@ -64,23 +64,31 @@ class StreamWatcher(BaseEventTrigger):
     see it; so does a failure that lasts for ``back_off`` seconds.
 
     :param app_name: the application.
-    :param stream: as ``literals_of`` gives it.
+    :param stream_name: the name of its stream, for logs and events.
+    :param stream: as ``stream_to_json`` gives it.
     :param leases: as ``to_json`` of ``SQLLeases`` or ``DynamoDBLeases`` gives it.
     :param every: seconds between two looks.
     :param back_off: seconds after which a wake-up that led to nothing is made up for.
     """
 
     def __init__(
-        self, app_name: str, stream: Mapping[str, Any], leases: Mapping[str, Any], every: float, back_off: float
+        self,
+        app_name: str,
+        stream_name: str,
+        stream: Mapping[str, Any],
+        leases: Mapping[str, Any],
+        every: float,
+        back_off: float,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.app_name, self.stream, self.leases = app_name, dict(stream), dict(leases)
+        self.app_name, self.stream_name = app_name, stream_name
+        self.stream, self.leases = dict(stream), dict(leases)
         self.every, self.back_off = every, back_off
-        self.who = f"{app_name}/{self.stream.get('name')}"
+        self.who = f"{app_name}/{stream_name}"
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Its class and arguments."""
-        names = ("app_name", "stream", "leases", "every", "back_off")
+        names = ("app_name", "stream_name", "stream", "leases", "every", "back_off")
         return "shardbatch.stream_watcher.StreamWatcher", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -156,11 +164,11 @@ class StreamWatcher(BaseEventTrigger):
         from shardbatch.hooks.leases import existing_store, leases_from
         from shardbatch.hooks.names import namespace_of
         from shardbatch.hooks.settings import deployment_id
-        from shardbatch.hooks.stream_literals import stream_of
+        from shardbatch.hooks.stream_literals import stream_from
         from shardbatch.run.consumer import Rows
         from shardbatch.tasks.liveness import liveness
 
-        stream, leases = stream_of(self.stream), leases_from(self.leases)
+        stream, leases = stream_from(self.stream), leases_from(self.leases)
         namespace = namespace_of(self.app_name, stream.stream_name)
         ask = partial(look, liveness=liveness(deployment_id(leases)), may_wake=partial(self._may_wake, last))
         with closing(LazySource(stream.stream_name, partial(stream.open, self.app_name))) as source:

@@ -73,7 +73,7 @@ def test_airflow_makes_the_same_trigger_of_each_version_of_a_dag() -> None:
         ({"stream": KinesisStream("{{ var.value.stream }}")}, "is a template"),
         ({"leases": SQLLeases("{{ var.value.db }}")}, "is a template"),
         ({"leases": "mongo://x"}, r"stream_asset\(leases\)"),
-        ({"stream": "orders"}, "str cannot be handed"),
+        ({"stream": "orders"}, "cannot be handed to the triggerer"),
         ({"poll_interval": timedelta(seconds=0.5)}, "a second or more"),
         ({"poll_interval": timedelta(minutes=6)}, "not less than"),
     ],

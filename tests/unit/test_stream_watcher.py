@@ -22,7 +22,7 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.rows import SHARD_LEASE, Namespace
 from shardbatch.core.wake import WakeUp
 from shardbatch.errors import ConfigurationError, StoreError
-from shardbatch.hooks.stream_literals import literals_of
+from shardbatch.hooks.stream_literals import stream_to_json
 from shardbatch.stores.sql import SQLStore
 from shardbatch.stream_watcher import POLLS, StreamWatcher
 from tests.support.rig import Rig
@@ -70,7 +70,8 @@ def rig(tmp_path: Path, connection: Callable[..., None], monkeypatch: pytest.Mon
 def watcher(kept: Kept | None = None, **changes: Any) -> StreamWatcher:
     given: dict[str, Any] = {
         "app_name": "etl",
-        "stream": literals_of(KinesisStream("orders")),
+        "stream_name": "orders",
+        "stream": stream_to_json(KinesisStream("orders")),
         "leases": SQLLeases("leases_db").to_json(),
         "every": EVERY,
         "back_off": 3_600.0,
@@ -250,13 +251,13 @@ def test_watchers_of_one_application_share_looks_and_events(rig: Rig) -> None:
 def test_what_a_person_has_to_mend_wakes_a_run_that_fails_by_it(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         kept = Kept()
-        wrong = watcher(kept, stream={"class": "nowhere.Stream", "name": "orders", "arguments": {}})
+        wrong = watcher(kept, stream={"class": "nowhere:Stream"})
         async with watching(wrong) as seen:
             await seen.fired(1)
             await seen.looked(3)
             (event,) = seen.events
-            assert "nowhere.Stream cannot be made here" in event["why"]
-            assert "where the triggerer runs" in kept["watcher"]["found"]
+            assert "cannot import the stream's class nowhere:Stream" in event["why"]
+            assert "Install its module for the triggerer" in kept["watcher"]["found"]
             assert kept["watcher"]["failures"] >= 1
 
     asyncio.run(story())
