@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from shardbatch.core.looks import Looks
     from shardbatch.core.owner import Owner
     from shardbatch.core.start import Work
+    from shardbatch.core.watermark import Watermark
     from shardbatch.run import Claim, Committed, Consumer, Ended, Frozen, Landed
 
     __all__ = ["Claim", "Committed", "Frozen", "Landed", "Steps"]
@@ -104,6 +105,15 @@ class Steps:
         from shardbatch.run import send_event
 
         return send_event(self.consumer, self.owner, batch_id, clearing, is_out)
+
+    def watermark(self) -> Watermark:
+        """Up to when all that arrived for the live application is committed now, by two looks at its rows.
+
+        :raises StoreError: if they cannot be read.
+        """
+        from shardbatch.control.status import committed_up_to
+
+        return committed_up_to(self.consumer.store, self.consumer.namespace)
 
     def require_own(self, batch_id: str) -> None:
         """See that a batch is this run's.

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +29,13 @@ from tests.support.scripted import ScriptedStream
 WORK = "orders.work"
 
 
+class Kept(dict[str, Any]):
+    """The state store of the group's asset."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = json.loads(json.dumps(value))
+
+
 @dataclass
 class Runs:
     """A DAG with one group, whose tasks are executed here; ``states`` is what Airflow says of a run's tasks.
@@ -43,6 +52,7 @@ class Runs:
     tries: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     events: list[dict[str, Any]] = field(default_factory=list)
     confs: dict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+    kept: Kept = field(default_factory=Kept)
 
     def execute(self, run: str, name: str, clearing: int = 0, dies_at: str = "") -> Any:
         """One try of a task; ``dies_at`` is the output at which its worker dies, ``end`` after its last line."""
@@ -74,6 +84,7 @@ class Runs:
             ),
             "params": {},
             "outlet_events": outlets,
+            "asset_state_store": defaultdict(lambda: self.kept),
         }
         if name == "freeze":  # templates of the task
             task.handed = pushed.get(("orders.claim", "batch_id"))
@@ -336,6 +347,26 @@ def test_a_run_that_replays_the_batch_of_another_makes_no_event_although_its_com
         runs.execute("r2", "commit", dies_at="committed")
     runs.execute("r2", "commit")
     assert runs.pushed["r2"]["orders.commit", "committed"]["records"] == 1
+    assert len(runs.events) == 1
+
+
+def test_a_commit_and_an_empty_run_copy_the_watermark_and_only_the_commit_makes_an_event(runs: Runs) -> None:
+    runs.stream.put("a")
+    runs.upto("r1", "freeze")
+    runs.states["r1"] = {WORK: "success"}
+    runs.execute("r1", "commit")
+    (event,) = runs.events
+    resets, first_ms = runs.kept["committed_up_to"]
+    assert resets == 0
+    assert event["committed_up_to_ms"] == first_ms
+    assert datetime.fromisoformat(event["committed_up_to"]).timestamp() * 1000 == first_ms
+    assert runs.kept["watermark"] == event
+    runs.finished.add("r1")
+    runs.stream.now_ms += 600_000
+    with pytest.raises(DownstreamTasksSkipped):
+        runs.upto("r2", "freeze")
+    runs.execute("r2", "commit")
+    assert runs.kept["committed_up_to"] == [0, first_ms + 600_000]
     assert len(runs.events) == 1
 
 
