@@ -51,7 +51,7 @@ class _Watch:
 
         self._args, self._store, self._namespace = args, store, namespace
         width = None if out.isatty() else 200  # as Airflow's own tables
-        self._console: Console = Console(file=out, width=width)
+        self._console: Console = Console(file=out, width=width, markup=False, emoji=False)
         self._table: Table | None = None
 
     def snapshots(self, wait: Wait, looks: int) -> None:
