@@ -56,13 +56,16 @@ class Meter:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Measure a step: how long it took, or that it failed. A step that is deferred has done neither yet."""
+        """Measure a step: how long it took, or that it failed, also by Airflow's time limit. A step that is deferred
+        has done neither yet."""
+        from airflow.sdk.exceptions import AirflowTaskTimeout  # it is no Exception
+
         began = time.monotonic()
         try:
             yield
         except LookAgain:
             raise
-        except Exception as error:
+        except (Exception, AirflowTaskTimeout) as error:
             self(STEP_FAILURES, 1, step=name, error=type(error).__name__)
             raise
         self(STEP_DURATION, (time.monotonic() - began) * 1000, step=name)
