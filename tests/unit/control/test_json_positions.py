@@ -242,6 +242,21 @@ def test_what_is_known_of_expiry_is_not_forgotten(rig: Rig, tmp_path: Path) -> N
     assert [getattr(first, name) for name in kept] == [getattr(second, name) for name in kept]
 
 
+def test_what_runs_note_while_positions_are_exported_goes_along(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the places of one time and the bounds of another, the copy would let an interval join what readers see."""
+    rig.run("r1")
+    listed = rig.stream.list_shards
+
+    def list_shards() -> Any:
+        row = rig.consumer().application()
+        assert row is not None
+        assert rig.store.replace(row, row.showing((1000, 2000)))
+        return listed()
+
+    monkeypatch.setattr(rig.stream, "list_shards", list_shards)
+    assert exported(rig)["application"]["shown_intervals"] == [[1000, 2000]]
+
+
 def test_the_tips_of_a_stream_without_instants_go_along(rig: Rig, tmp_path: Path) -> None:  # F4
     rig.run("r1")
     row = rig.consumer().application()
