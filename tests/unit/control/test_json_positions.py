@@ -26,7 +26,7 @@ from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import GapPolicy, Outputs, Policies
 from shardbatch.core.position import LATEST, TRIM_HORIZON, at_timestamp
-from shardbatch.core.rows import INTERVAL
+from shardbatch.core.rows import INTERVAL, SHARD_LEASE
 from shardbatch.errors import ConfigurationError, ImportUnfinished, InvalidStream, InvalidToken
 from tests.support.mortal import Killed, MortalStore
 from tests.support.rig import Rig
@@ -242,19 +242,31 @@ def test_what_is_known_of_expiry_is_not_forgotten(rig: Rig, tmp_path: Path) -> N
     assert [getattr(first, name) for name in kept] == [getattr(second, name) for name in kept]
 
 
-def test_what_runs_note_while_positions_are_exported_goes_along(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("during", ["the shards are listed", "the leases are listed"])
+def test_what_runs_note_while_positions_are_exported_goes_along(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, during: str
+) -> None:
     """With the places of one time and the bounds of another, the copy would let an interval join what readers see."""
     rig.run("r1")
-    listed = rig.stream.list_shards
+    noted: list[str] = []
 
-    def list_shards() -> Any:
-        row = rig.consumer().application()
-        assert row is not None
-        assert rig.store.replace(row, row.showing((1000, 2000)))
-        return listed()
+    def noting(answer: Any) -> Any:
+        def answers(*asked: Any, **more: Any) -> Any:
+            found = answer(*asked, **more)
+            row = rig.consumer().application()
+            assert row is not None
+            if not noted and (asked[:1] == (SHARD_LEASE,) or not asked):
+                noted.append(during)
+                found = list(found)
+                assert rig.store.replace(row, row.showing((1000, 2000)))
+            return found
 
-    monkeypatch.setattr(rig.stream, "list_shards", list_shards)
+        return answers
+
+    place, name = (rig.stream, "list_shards") if during == "the shards are listed" else (rig.store, "list")
+    monkeypatch.setattr(place, name, noting(getattr(place, name)))
     assert exported(rig)["application"]["shown_intervals"] == [[1000, 2000]]
+    assert noted
 
 
 def test_the_tips_of_a_stream_without_instants_go_along(rig: Rig, tmp_path: Path) -> None:  # F4
@@ -327,6 +339,16 @@ def test_an_application_that_is_there_is_left(rig: Rig, tmp_path: Path) -> None:
     rig.run("r2")
     with pytest.raises(ConfigurationError, match="is there already"):
         bring(rig, written)
+
+
+def test_positions_without_a_shard_do_not_say_that_an_application_stands_there(rig: Rig, tmp_path: Path) -> None:
+    rig.run("r1")
+    none = {**exported(rig), "shards": []}
+    with pytest.raises(ConfigurationError, match="is there already"):
+        bring(rig, none)
+    other = rig_in(tmp_path / "second", rig.stream, like=rig)
+    assert [item.result for item in bring(other, none)] == ["imported"]
+    bring(other, none)  # twice changes nothing
 
 
 def test_positions_of_another_stream_are_refused(rig: Rig, tmp_path: Path) -> None:
