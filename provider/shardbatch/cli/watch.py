@@ -100,6 +100,9 @@ class _Watch:
                 for name in row:
                     made.add_column(name, overflow="fold")
             made.add_row(*row.values())
+        if not made.columns:  # a table without a column is not shown at all, nor what stands around it
+            made.add_column("shard", min_width=76)
+            made.add_row("none")
         left = f"; {len(chosen) - limit} more shards are not shown" if len(chosen) > limit else ""
         facts = {line["property"]: line["value"] for line in tables.summary(whole, now)}
         shown = ("lag as last read", "time until data loss", "committed up to", "batches unfinished", "last commit")

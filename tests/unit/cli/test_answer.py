@@ -33,25 +33,47 @@ def test_the_watched_table_shows_names_and_errors_as_they_are(
     text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app_name = text.replace("/", "")
-    store = _named(app_name)
+    shown = looks(_named(app_name), app_name, text, capsys, monkeypatch)
+    assert f"{app_name}/orders at" in shown[0]
+    assert text in shown[1]
+
+
+def test_where_no_shard_is_as_asked_the_watched_table_says_so_beside_the_rest(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = looks(_named("etl"), "etl", "It is away.", capsys, monkeypatch, owner="nobody")
+    assert "│ none " in shown[0]
+    assert "etl/orders at" in shown[0]
+    assert "batches unfinished: 1" in " ".join(shown[0].split())
+    assert "It is away." in shown[1]
+
+
+def looks(
+    store: MemoryStore,
+    app_name: str,
+    away: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    owner: str | None = None,
+) -> list[str]:
+    """What is shown of a store, and then while it gives no answer."""
 
     @contextmanager
     def opened(_: Arguments) -> Iterator[tuple[MemoryStore, Namespace]]:
         yield store, Namespace(app_name, NAMESPACE.stream_name)
 
     shown: list[str] = []
-    monkeypatch.setattr(watch, "opened", opened)
-    args = {"every": 1.0, "once": False, "state": None, "owner": None, "sort": "shard", "limit": None}
 
-    def told(_: float) -> None:
+    def wait(_: float) -> None:
         shown.append(capsys.readouterr().out)
         if len(shown) == 2:
             raise KeyboardInterrupt
-        monkeypatch.setattr(store, "list", _away(text))
+        monkeypatch.setattr(store, "list", _away(away))
 
-    watch.watch(Arguments(**args), told)
-    assert f"{app_name}/orders at" in shown[0]
-    assert text in shown[1]
+    monkeypatch.setattr(watch, "opened", opened)
+    args = {"every": 1.0, "once": False, "state": None, "owner": owner, "sort": "shard", "limit": None}
+    watch.watch(Arguments(**args), wait)
+    return shown
 
 
 def _named(app_name: str) -> MemoryStore:
