@@ -384,6 +384,15 @@ def _edited(rig: Rig, **changes: Any) -> dict[str, Any]:
         ({"shards": [{"shard_id": "a", "position": "5", "keys": "9-1"}]}, "cannot be read"),
         ({"shards": [{"shard_id": "a", "position": "5", "parents": ["a"]}]}, "circle"),
         ({"shards": [{"shard_id": "a", "position": "5", "skipped": [{}]}]}, "lacks \\['after'\\]"),
+        *(
+            ({"shards": [{"shard_id": "a", "position": "5", "skipped": [{"after": "3", **odd}]}]}, words)
+            for odd, words in (
+                ({"from_ms": "soon"}, "'from_ms' of a gap"),
+                ({"records": 10**30}, "'records' of a gap"),
+                ({"until": 7}, "'until' of a gap"),
+                ({"accepted": ["ann"]}, "'accepted' of a gap"),
+            )
+        ),
         ({"stream": ""}, "not a text"),
         ({"intervals": [{"from_ms": 1, "to_ms": 2, "number": 1}]}, "lacks \\['roots'\\]"),
         ({"application": {"app_name": "a/b", "stream_name": "s", "start": "LATEST"}}, "without a slash"),
