@@ -3,7 +3,7 @@
 
 Trigger it from the page of the DAG and fill in the form. The run first shows what the reset would do to each shard,
 and waits: open *Required Actions* of the run, read it, and approve or reject it. If you reject it, nothing is changed
-and the run succeeds. If nobody answers within a day, nothing is changed and the run fails. If you approve it, the reset
+and the run succeeds. Without an answer within a day, nothing is changed and the run fails. If you approve it, the reset
 begins at once. What has an owner at work is left as it was, unless you force it; then nothing is reset and the run
 fails.
 """

@@ -58,7 +58,7 @@ class Meter:
     def step(self, name: str) -> Iterator[None]:
         """Measure a step: how long it took, or that it failed, also by Airflow's time limit. A step that is deferred
         has done neither yet."""
-        from airflow.sdk.exceptions import AirflowTaskTimeout  # it is no Exception
+        from airflow.sdk.exceptions import AirflowTaskTimeout  # a BaseException
 
         began = time.monotonic()
         try:
