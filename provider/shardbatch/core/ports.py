@@ -334,6 +334,10 @@ class Landing(Protocol):
         """Leave the number of an opened attempt beside the manifest, for applications that ask whether they are the
         latest."""
 
+    def records(self, file: LandedFile, rows: int) -> Iterator[pa.RecordBatch]:
+        """A landed file's records with a page's columns, at most ``rows`` at a time."""
+        ...
+
     def missing_files(self, namespace: Namespace, batch_id: str) -> list[str]:
         """Which of a batch's files, the manifest and all that it names, are not there; paths as in the manifest."""
         ...

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How one shard of an interval is put together from archived slices and the stream (PROTOCOL H8 to H12).
+
+What is covered is decided by places, never by times. A slice covers what lies between its two ends, except its gaps. A
+slice that began at no exact place covers from its first record on. Times only prove where the interval begins and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Callable, Union
+
+from shardbatch.core.expiry import Kept, tip_seen
+from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS, Interval
+from shardbatch.core.lease import Lease
+from shardbatch.core.ports import Page
+from shardbatch.core.position import SHARD_END, Kind, Position, after
+from shardbatch.core.slice import Gap, LandedFile, Slice
+
+#: A place as numbers that compare: kind, sequence number, sub-sequence number; -1 stands before all of a number.
+At = tuple[int, int, int]
+#: Before the shard's end, behind all of its records.
+LAST: At = (1, 0, -1)
+
+NO_BATCH = "no committed batch has it"
+BEFORE = "no batch that is kept is known to begin before it"
+
+
+@dataclass(frozen=True)
+class ArchivedPage(Page):
+    """A page that was copied from a committed slice, or says what a committed read has seen.
+
+    ``looked_ms`` is when a read stood at the tip at ``next``, by a worker's clock, if one did. ``gap`` is what is
+    neither in the archive nor in the stream, before this page. ``over``: nothing of the interval follows.
+    """
+
+    looked_ms: int | None = None
+    gap: Gap | None = None
+    over: bool = False
+
+
+@dataclass(frozen=True)
+class Archived:
+    """A slice of a committed batch, which was frozen at ``created_ms``."""
+
+    batch_id: str
+    created_ms: int
+    slice: Slice
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a slice without a gap: the records behind ``lo``, up to ``hi``.
+
+    ``begins_ms`` and ``ends_ms`` are when its first and last record arrived, if known. ``origin``: it begins at an
+    instant or at the oldest record that the stream had.
+    """
+
+    archived: Archived
+    lo: At
+    hi: At
+    begins_ms: int | None = None
+    ends_ms: int | None = None
+    origin: bool = False
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Copy the records of a slice behind one place, up to another."""
+
+    archived: Archived
+    lo: At
+    hi: At
+
+
+@dataclass(frozen=True)
+class Hole:
+    """Records that arrived in between are neither in the archive nor in the stream; either bound may be unknown."""
+
+    from_ms: int | None
+    to_ms: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class FromStream:
+    """Read the stream, from ``lo``, or from where the shard's reading begins. ``looked_ms`` is a look at the tip there.
+    ``doubt``: since that instant the stream may have lost some; what it answers will tell."""
+
+    lo: At | None = None
+    looked_ms: int | None = None
+    doubt: Hole | None = None
+
+
+@dataclass(frozen=True)
+class Over:
+    """Nothing of the interval follows; ``ended``: nor anything else, for the shard has ended."""
+
+    ended: bool = False
+
+
+Step = Union[Copy, Hole, FromStream, Over]
+
+
+@dataclass(frozen=True)
+class History:
+    """What the rows of the live application tell about one shard.
+
+    ``lease`` is its live row, ``born_ms`` an instant that every record of it arrived after, as far as is known.
+    ``began_ms`` is when the application was surely at work, so that what was lost since then stands in a gap; ``None``
+    if a person has reset it, or that is unknown. ``kept`` is what the stream still has.
+    """
+
+    kept: Kept
+    lease: Lease | None = None
+    born_ms: int | None = None
+    began_ms: int | None = None
+    slices: Sequence[Archived] = field(default_factory=tuple)
+
+
+def at(place: Position) -> At:
+    """An exact place as numbers."""
+    if place.kind is Kind.SHARD_END:
+        return (1, 0, 0)
+    return (0, int(place.sequence_number or "0"), place.sub_sequence_number)
+
+
+def place_of(numbers: At) -> Position:
+    """Back from numbers, where these are a place."""
+    return SHARD_END if numbers == at(SHARD_END) else after(str(numbers[1]), max(0, numbers[2]))
+
+
+def pieces(found: Iterable[Archived], first: Callable[[LandedFile], Position]) -> list[Piece]:
+    """The parts without gaps of all slices of a shard, in the order of their places.
+
+    :param first: the place of a file's first record.
+    """
+    slices = list(found)
+    open_at = {at(gap.after) for item in slices for gap in item.slice.gaps if _open(gap)}
+    made = [piece for item in slices for piece in _parts(item, first, open_at)]
+    return sorted(made, key=lambda piece: (piece.lo, piece.hi))
+
+
+def _open(gap: Gap) -> bool:
+    """Whether it is not known which record follows it."""
+    return gap.until is None and gap.first_available is None and gap.after.exact
+
+
+def _parts(item: Archived, first: Callable[[LandedFile], Position], open_at: set[At]) -> Iterable[Piece]:
+    landed = item.slice
+    if landed.until.timestamp_ms is not None or not (landed.until.exact or landed.records):
+        return  # a search that has found no record yet, or only a gap
+    exact = landed.after.exact and landed.after.timestamp_ms is None
+    lo, origin, begins_ms = LAST, not exact, landed.first_arrival_ms
+    if exact and at(landed.after) not in open_at:
+        lo = at(landed.after)
+    elif landed.files:
+        number = first(landed.files[0])
+        lo = _before(number.sequence_number, number.sub_sequence_number)
+    elif exact:
+        lo = at(landed.until) if at(landed.until) < LAST else LAST
+    for gap in landed.gaps:
+        if gap.until is not None:
+            continue  # a person had it passed over, before the slice begins
+        if gap.after.exact and lo < at(gap.after):
+            yield Piece(item, lo, at(gap.after), begins_ms, gap.from_ms, origin)
+        if gap.first_available is not None:
+            lo = max(_before(gap.first_available, 0), lo) if gap.after.exact else _before(gap.first_available, 0)
+        else:
+            lo = LAST if landed.ended else at(landed.until) if landed.until.exact else LAST
+        origin, begins_ms = False, gap.to_ms
+    hi = at(landed.until) if landed.until.exact else lo
+    if lo < hi:
+        yield Piece(item, lo, hi, begins_ms, landed.last_arrival_ms, origin)
+
+
+def _before(number: str | None, sub: int) -> At:
+    return (0, int(number or "0"), sub - 1)
+
+
+class Plan:
+    """The steps that bring the records of an interval from one shard.
+
+    :param start: where the reading begins, or goes on: an instant, the oldest record, or an exact place.
+    :param now_ms: by the worker's clock.
+    """
+
+    def __init__(
+        self, history: History, interval: Interval, start: Position, made: Sequence[Piece], now_ms: int
+    ) -> None:
+        self._history = history
+        self._interval = interval
+        self._start = start
+        self._pieces = made
+        self._now_ms = now_ms
+        self._arrival_ms: int | None = None
+        self.steps: list[Step] = []
+        place = self._begin()
+        if place is not None:
+            self._walk(place)
+
+    # ------------------------------------------------------------------ where it begins
+
+    def _begin(self) -> At | None:
+        history, interval = self._history, self._interval
+        if self._start.exact:
+            return at(self._start)  # a read that goes on; also in a search, which has passed what is not wanted
+        if history.born_ms is not None and history.born_ms >= interval.to_ms + MARGIN_MS:
+            self.steps.append(Over())
+            return None
+        proven = [p.lo for p in self._pieces if p.begins_ms is not None and self._older(p.begins_ms)]
+        lease = history.lease
+        arrival_ms = None if lease is None else lease.checkpoint_arrival_ms
+        if lease is not None and arrival_ms is not None and self._older(arrival_ms) and _exact(lease.checkpoint):
+            if not proven or at(lease.checkpoint) > max(proven):
+                self._arrival_ms = arrival_ms
+            proven.append(at(lease.checkpoint))
+        if proven:
+            return max(proven)
+        origins = [piece for piece in self._pieces if piece.origin and self._whole(piece)]
+        if origins:
+            return origins[0].lo
+        if lease is not None and self._empty(lease):
+            self.steps.append(FromStream(looked_ms=tip_seen(lease, self._now_ms)))
+            return None
+        return self._unproven()
+
+    def _older(self, arrival_ms: int) -> bool:
+        """Whether a record that arrived then shows that what comes before it in its shard is not wanted."""
+        return arrival_ms < self._interval.from_ms - MARGIN_MS
+
+    @property
+    def _since_ms(self) -> int:
+        """What is wanted of this shard arrived then or later."""
+        born = self._history.born_ms
+        return self._interval.from_ms if born is None else max(self._interval.from_ms, born - MARGIN_MS)
+
+    def _whole(self, piece: Piece) -> bool:
+        """Whether a slice that began at no exact place has all that is wanted before its first record."""
+        item = piece.archived
+        if self._history.kept.all_since(self._since_ms, item.created_ms):
+            return True  # the stream still had it all when it was read
+        if item.slice.min_arrival_ms is None and item.slice.records:
+            return False  # of version 0.1.0, which did not count resets
+        return self._reaches(item.slice.after)
+
+    def _reaches(self, place: Position) -> bool:
+        """Whether a reading from an instant, or from the oldest record, has all that is wanted, or says so in a gap. A
+        reset may have sent it there: then what was read before and has expired since is in no gap."""
+        began_ms = self._history.began_ms
+        if began_ms is None:
+            return False
+        if place.timestamp_ms is not None:
+            return place.timestamp_ms <= self._since_ms
+        return began_ms + CLOCKS_APART_MS <= self._since_ms
+
+    def _empty(self, lease: Lease) -> bool:
+        """Whether the live application has found nothing in it since its beginning, up to a look at its tip."""
+        return (
+            not lease.checkpoint.exact and self._reaches(lease.checkpoint) and tip_seen(lease, self._now_ms) is not None
+        )
+
+    def _unproven(self) -> At | None:
+        kept = self._history.kept
+        bound = kept.gone_before(self._now_ms)
+        first = self._pieces[0] if self._pieces else None
+        if kept.all_since(self._since_ms, self._now_ms):
+            self.steps.append(FromStream())
+            return None
+        hole = Hole(self._since_ms, None if first is None else first.begins_ms, BEFORE)
+        if first is None or bound is None or self._since_ms >= bound or (first.begins_ms or 0) > bound:
+            self.steps.append(FromStream(doubt=None if bound is None or self._since_ms >= bound else hole))
+            return None
+        self.steps.append(hole)
+        return first.lo
+
+    # ------------------------------------------------------------------ how it goes on
+
+    def _walk(self, place: At) -> None:
+        while True:
+            covering = [piece for piece in self._pieces if piece.lo <= place < piece.hi]
+            if not covering:
+                following = self._without(place)
+                if following is None:
+                    return
+                place = following
+                continue
+            piece = max(covering, key=lambda piece: piece.hi)
+            self.steps.append(Copy(piece.archived, place, piece.hi))
+            place = piece.hi
+            self._arrival_ms = piece.ends_ms if piece.ends_ms is not None else self._arrival_ms
+            if self._over(place, piece):
+                return
+
+    def _over(self, place: At, piece: Piece | None = None) -> bool:
+        """Whether nothing of the interval follows a place; then it is the last step."""
+        if place == at(SHARD_END):
+            self.steps.append(Over(ended=True))
+            return True
+        seen = [self._arrival_ms, self._seen_ms(place, piece)]
+        if any(ms is not None and self._interval.passed(ms) for ms in seen):
+            self.steps.append(Over())
+            return True
+        return False
+
+    def _seen_ms(self, place: At, piece: Piece | None) -> int | None:
+        """An instant of the stream's clock before which all that arrived lies up to a place."""
+        lease = self._history.lease
+        known = [piece.archived.slice.tip_ms] if piece is not None and at(piece.archived.slice.until) == place else []
+        if lease is not None and _stands(lease, place):
+            known.append(lease.committed_up_to_ms)
+        return max((ms for ms in known if ms is not None), default=None)
+
+    def _without(self, place: At) -> At | None:
+        """What to do where no slice goes on: the next place that one has, or ``None`` if the plan is complete."""
+        if self._over(place):
+            return None
+        kept, lease = self._history.kept, self._history.lease
+        looks = [item.slice.caught_up_ms for item in self._history.slices if _until(item, place)]
+        if lease is not None and _stands(lease, place):
+            looks.append(tip_seen(lease, self._now_ms))
+        looked_ms = max((ms for ms in looks if ms is not None and ms <= self._now_ms + CLOCKS_APART_MS), default=None)
+        since_ms = None if self._arrival_ms is None else self._arrival_ms - MARGIN_MS
+        there = any(ms is not None and kept.all_since(ms, self._now_ms) for ms in (since_ms, looked_ms))
+        following = min((piece for piece in self._pieces if piece.lo > place), key=lambda p: p.lo, default=None)
+        bound = kept.gone_before(self._now_ms)
+        if there or following is None or bound is None or (following.begins_ms or 0) > bound:
+            begins_ms = None if following is None else following.begins_ms
+            doubt = None if there else Hole(self._arrival_ms, begins_ms, NO_BATCH)
+            self.steps.append(FromStream(place, looked_ms, doubt))
+            return None
+        self.steps.append(Hole(self._arrival_ms, following.begins_ms, self._why(place, following)))
+        return following.lo
+
+    def _why(self, place: At, following: Piece) -> str:
+        """Why there is a hole between a place and the next piece, as far as slices tell."""
+        for item in self._history.slices:
+            for gap in item.slice.gaps:
+                if gap.until is None and gap.after.exact and at(gap.after) == place:
+                    return f"a gap that batch {item.batch_id} recorded: {gap.reason}"
+        for gap in following.archived.slice.gaps:
+            if gap.until is not None:
+                return f"{gap.reason} (batch {following.archived.batch_id}: {gap.accepted})"
+        return NO_BATCH
+
+
+def _exact(place: Position) -> bool:
+    """Whether it is a place, and not one on the way to an instant."""
+    return place.exact and not place.searching
+
+
+def _stands(lease: Lease, place: At) -> bool:
+    return _exact(lease.checkpoint) and at(lease.checkpoint) == place
+
+
+def _until(item: Archived, place: At) -> bool:
+    return _exact(item.slice.until) and at(item.slice.until) == place
+
+
+def lacking(plan: Plan) -> list[Hole]:
+    """What is in neither, as far as it is known, or may be."""
+    holes = [step for step in plan.steps if isinstance(step, Hole)]
+    return holes + [step.doubt for step in plan.steps if isinstance(step, FromStream) and step.doubt is not None]
