@@ -16,14 +16,16 @@ HOUR = 3_600_000
 
 
 def pass_time(rig: Rig, hours: float) -> None:
-    """Both clocks go on, and the stream drops what it no longer keeps: records, and closed shards without any."""
+    """Both clocks go on, and the stream drops what it no longer keeps: records, and shards that are closed for long."""
+    for shard in rig.stream.shards.values():
+        if shard.closed and shard.closed_ms is None:
+            shard.closed_ms = rig.stream.now_ms
     rig.time.ms += int(hours * HOUR)
     rig.stream.now_ms = max(rig.stream.now_ms, rig.time.ms)
+    bound = rig.stream.now_ms - rig.stream.retention_ms()
     for shard in rig.stream.shards.values():
-        kept = [item for item in shard.items if item.arrival_ms >= rig.stream.now_ms - rig.stream.retention_ms()]
-        if shard.closed and not kept:
-            shard.gone = True
-        shard.items = kept
+        shard.items = [item for item in shard.items if item.arrival_ms >= bound]
+        shard.gone = shard.gone or (shard.closed_ms is not None and shard.closed_ms < bound)
 
 
 def put(rig: Rig, *keys: str, **where: Any) -> list[str]:

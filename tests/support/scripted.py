@@ -49,7 +49,7 @@ class Item:
 
 @dataclass
 class ScriptedShard:
-    """A shard: its records still held, its range and parents, and whether it is closed, listed or gone."""
+    """A shard: its records still held, its range and parents, and whether it is closed, since when, and gone."""
 
     shard_id: str
     hash_range: KeyRange
@@ -57,6 +57,7 @@ class ScriptedShard:
     items: list[Item] = field(default_factory=list)
     closed: bool = False
     gone: bool = False
+    closed_ms: int | None = None
 
 
 class ScriptedStream:

@@ -107,7 +107,8 @@ Step = Union[Copy, Hole, FromStream, Over]
 class History:
     """What the rows of the live application tell about one shard.
 
-    ``lease`` is its live row, ``born_ms`` an instant that every record of it arrived after, as far as is known.
+    ``lease`` is its live row. Every record of it arrived after ``born_ms``, when a record of a parent did, and before
+    ``died_ms``, when one of a child did; ``None`` where that is unknown.
     ``began_ms`` is when the application was surely at work, so that what was lost since then stands in a gap; ``None``
     if a person has reset it, or that is unknown. ``kept`` is what the stream still has.
     """
@@ -115,6 +116,7 @@ class History:
     kept: Kept
     lease: Lease | None = None
     born_ms: int | None = None
+    died_ms: int | None = None
     began_ms: int | None = None
     slices: Sequence[Archived] = field(default_factory=tuple)
 
@@ -137,14 +139,9 @@ def pieces(found: Iterable[Archived], first: Callable[[LandedFile], Position]) -
     :param first: the place of a file's first record.
     """
     slices = list(found)
-    open_at = {at(gap.after) for item in slices for gap in item.slice.gaps if _open(gap)}
+    open_at = {at(gap.after) for _, gap in _endless(slices) if gap.after.exact}
     made = [piece for item in slices for piece in _parts(item, first, open_at)]
     return sorted(made, key=lambda piece: (piece.lo, piece.hi))
-
-
-def _open(gap: Gap) -> bool:
-    """Whether it is not known which record follows it."""
-    return gap.until is None and gap.first_available is None and gap.after.exact
 
 
 def _parts(item: Archived, first: Callable[[LandedFile], Position], open_at: set[At]) -> Iterable[Piece]:
@@ -195,6 +192,7 @@ class Plan:
         self._pieces = made
         self._now_ms = now_ms
         self._arrival_ms: int | None = None
+        self._lost_at = {at(gap.after): (item, gap) for item, gap in _endless(history.slices) if gap.after.exact}
         self.steps: list[Step] = []
         place = self._begin()
         if place is not None:
@@ -206,7 +204,8 @@ class Plan:
         history, interval = self._history, self._interval
         if self._start.exact:
             return at(self._start)  # a read that goes on; also in a search, which has passed what is not wanted
-        if history.born_ms is not None and history.born_ms >= interval.to_ms + MARGIN_MS:
+        born_ms, died_ms = history.born_ms, history.died_ms
+        if (born_ms is not None and interval.passed(born_ms)) or (died_ms is not None and self._older(died_ms)):
             self.steps.append(Over())
             return None
         proven = [p.lo for p in self._pieces if p.begins_ms is not None and self._older(p.begins_ms)]
@@ -245,11 +244,17 @@ class Plan:
             return False  # of version 0.1.0, which did not count resets
         return self._reaches(item.slice.after)
 
+    def _wanted(self, item: Archived) -> bool:
+        """Whether what was lost before a look at the tip may be wanted."""
+        tip_ms = item.slice.tip_ms
+        return tip_ms is None or tip_ms + MARGIN_MS >= self._since_ms
+
     def _reaches(self, place: Position) -> bool:
         """Whether a reading from an instant, or from the oldest record, has all that is wanted, or says so in a gap. A
         reset may have sent it there: then what was read before and has expired since is in no gap."""
         began_ms = self._history.began_ms
-        if began_ms is None:
+        lost = any(self._wanted(item) for item, gap in _endless(self._history.slices) if not gap.after.exact)
+        if began_ms is None or lost:
             return False
         if place.timestamp_ms is not None:
             return place.timestamp_ms <= self._since_ms
@@ -268,7 +273,8 @@ class Plan:
         if kept.all_since(self._since_ms, self._now_ms):
             self.steps.append(FromStream())
             return None
-        hole = Hole(self._since_ms, None if first is None else first.begins_ms, BEFORE)
+        told = [_recorded(item, gap) for item, gap in _endless(self._history.slices) if not gap.after.exact]
+        hole = Hole(self._since_ms, None if first is None else first.begins_ms, told[0] if told else BEFORE)
         if first is None or bound is None or self._since_ms >= bound or (first.begins_ms or 0) > bound:
             self.steps.append(FromStream(doubt=None if bound is None or self._since_ms >= bound else hole))
             return None
@@ -298,7 +304,7 @@ class Plan:
         if place == at(SHARD_END):
             self.steps.append(Over(ended=True))
             return True
-        seen = [self._arrival_ms, self._seen_ms(place, piece)]
+        seen = [self._arrival_ms, None if place in self._lost_at else self._seen_ms(place, piece)]
         if any(ms is not None and self._interval.passed(ms) for ms in seen):
             self.steps.append(Over())
             return True
@@ -316,6 +322,14 @@ class Plan:
         """What to do where no slice goes on: the next place that one has, or ``None`` if the plan is complete."""
         if self._over(place):
             return None
+        if place in self._lost_at:
+            item, gap = self._lost_at.pop(place)
+            if self._wanted(item):
+                ends_ms = max(
+                    (ms for ms in (item.slice.tip_ms, item.slice.caught_up_ms) if ms is not None), default=None
+                )
+                self.steps.append(Hole(self._arrival_ms, ends_ms, _recorded(item, gap)))
+            return place
         kept, lease = self._history.kept, self._history.lease
         looks = [item.slice.caught_up_ms for item in self._history.slices if _until(item, place)]
         if lease is not None and _stands(lease, place):
@@ -338,11 +352,23 @@ class Plan:
         for item in self._history.slices:
             for gap in item.slice.gaps:
                 if gap.until is None and gap.after.exact and at(gap.after) == place:
-                    return f"a gap that batch {item.batch_id} recorded: {gap.reason}"
+                    return _recorded(item, gap)
         for gap in following.archived.slice.gaps:
             if gap.until is not None:
                 return f"{gap.reason} (batch {following.archived.batch_id}: {gap.accepted})"
         return NO_BATCH
+
+
+def _endless(slices: Iterable[Archived]) -> Iterable[tuple[Archived, Gap]]:
+    """The gaps of which it is not known which record follows."""
+    for item in slices:
+        for gap in item.slice.gaps:
+            if gap.until is None and gap.first_available is None:
+                yield item, gap
+
+
+def _recorded(item: Archived, gap: Gap) -> str:
+    return f"a gap that batch {item.batch_id} recorded: {gap.reason}"
 
 
 def _exact(place: Position) -> bool:

@@ -74,6 +74,11 @@ class Archive:
 
     def shards(self) -> list[Shard]:
         """The shards that may have records of the interval, by rows and manifests."""
+        return [self._shard(name) for name in self._names]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """Never by all manifests: a parent that is listed by a read must have been listed by its claim."""
         self._load(self._near)
         names = dict.fromkeys(self._slices)
         names.update(dict.fromkeys(self._children()))
@@ -81,7 +86,7 @@ class Archive:
             arrived_ms = lease.checkpoint_arrival_ms
             if not lease.completed or arrived_ms is None or arrived_ms >= self.interval.from_ms - MARGIN_MS:
                 names[lease.shard_id] = None
-        return [self._shard(name) for name in names]
+        return list(names)
 
     def children(self, shard_id: str) -> list[Shard]:
         """The children of a shard, as far as rows and manifests name them."""
@@ -94,7 +99,7 @@ class Archive:
 
         :raises StagingError: if a manifest is missing or changed, and its batch is not retired.
         """
-        self._load(self._near)
+        _ = self._names  # before other manifests are read
         plan = self._plan(shard_id, start)
         if lacking(plan):
             self._load(lambda batch: True)
@@ -177,7 +182,8 @@ class Archive:
         slices = self._slices.get(shard_id, [])
         if shard_id not in self._pieces:
             self._pieces[shard_id] = pieces(slices, self._first)
-        history = History(self.kept, self.leases.get(shard_id), self._born_ms(shard_id), self._began_ms, slices)
+        lease, born_ms, died_ms = self.leases.get(shard_id), self._born_ms(shard_id), self._died_ms(shard_id)
+        history = History(self.kept, lease, born_ms, died_ms, self._began_ms, slices)
         return Plan(history, self.interval, start, self._pieces[shard_id], self._consumer.now_ms())
 
     @cached_property
@@ -194,6 +200,15 @@ class Archive:
             for item in self._slices.get(parent, ()):
                 found += [item.slice.last_arrival_ms, item.slice.tip_ms]
         return max((ms for ms in found if ms is not None), default=None)
+
+    def _died_ms(self, shard_id: str) -> int | None:
+        """An instant before which all records of a shard arrived: those of its children came after."""
+        found: list[int | None] = []
+        for child in self.children(shard_id):
+            lease = self.leases.get(child.shard_id)
+            found.append(None if lease is None else lease.checkpoint_arrival_ms)
+            found += [item.slice.first_arrival_ms for item in self._slices.get(child.shard_id, ())]
+        return min((ms for ms in found if ms is not None), default=None)
 
     def _shard(self, shard_id: str) -> Shard:
         lease = self.leases.get(shard_id)
