@@ -12,6 +12,7 @@ The race, step by step. A clean-up may retire a batch, and remove its slices, wh
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -55,6 +56,8 @@ class Archive:
         self._slices: dict[str, list[Archived]] = {}
         self._pieces: dict[str, list[Piece]] = {}
         self._loaded: set[str] = set()
+        #: Shards are read by several threads; one looks at rows and manifests at a time.
+        self._lock = threading.RLock()
 
     @property
     def now_ms(self) -> int:
@@ -74,7 +77,8 @@ class Archive:
 
     def shards(self) -> list[Shard]:
         """The shards that may have records of the interval, by rows and manifests."""
-        return [self._shard(name) for name in self._names]
+        with self._lock:
+            return [self._shard(name) for name in self._names]
 
     @cached_property
     def _names(self) -> list[str]:
@@ -90,21 +94,23 @@ class Archive:
 
     def children(self, shard_id: str) -> list[Shard]:
         """The children of a shard, as far as rows and manifests name them."""
-        named = [name for item in self._slices.get(shard_id, ()) for name in item.slice.children]
-        named += [lease.shard_id for lease in self.leases.values() if shard_id in lease.parent_shard_ids]
-        return [self._shard(name) for name in dict.fromkeys(named)]
+        with self._lock:
+            named = [name for item in self._slices.get(shard_id, ()) for name in item.slice.children]
+            named += [lease.shard_id for lease in self.leases.values() if shard_id in lease.parent_shard_ids]
+            return [self._shard(name) for name in dict.fromkeys(named)]
 
     def plan(self, shard_id: str, start: Position) -> Plan:
         """How the records of a shard come together, from where its reading begins or goes on.
 
         :raises StagingError: if a manifest is missing or changed, and its batch is not retired.
         """
-        _ = self._names  # before other manifests are read
-        plan = self._plan(shard_id, start)
-        if lacking(plan):
-            self._load(lambda batch: True)
+        with self._lock:
+            _ = self._names  # before other manifests are read
             plan = self._plan(shard_id, start)
-        return plan
+            if lacking(plan):
+                self._load(lambda batch: True)
+                plan = self._plan(shard_id, start)
+            return plan
 
     def copy(self, step: Copy) -> Iterator[pa.RecordBatch]:
         """The records of one step, in order.
