@@ -192,7 +192,10 @@ class Plan:
         self._pieces = made
         self._now_ms = now_ms
         self._arrival_ms: int | None = None
-        self._lost_at = {at(gap.after): (item, gap) for item, gap in _endless(history.slices) if gap.after.exact}
+        lost = [(item, gap) for item, gap in _endless(history.slices) if gap.after.exact]
+        lost.sort(key=lambda found: (found[0].slice.tip_ms is None, found[0].slice.tip_ms or 0))
+        #: Of several at one place the last, up to a later tip.
+        self._lost_at = {at(gap.after): (item, gap) for item, gap in lost}
         self.steps: list[Step] = []
         place = self._begin()
         if place is not None:
