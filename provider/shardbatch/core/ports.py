@@ -326,6 +326,10 @@ class Landing(Protocol):
         """Read a batch's manifest."""
         ...
 
+    def read_manifests(self, namespace: Namespace, batch_ids: Sequence[str]) -> Mapping[str, bytes | None]:
+        """Read several; ``None`` for one that is not there."""
+        ...
+
     def manifest_uri(self, namespace: Namespace, batch_id: str) -> str:
         """Where a batch's manifest stands, if it was frozen in this staging area."""
         ...

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -118,6 +118,10 @@ class StagingArea(StartMarks):
     def read_manifest(self, namespace: Namespace, batch_id: str) -> bytes:
         """Read a batch's manifest."""
         return self._files.read(joined(self.root, layout.manifest_path(namespace, batch_id)))
+
+    def read_manifests(self, namespace: Namespace, batch_ids: Sequence[str]) -> Mapping[str, bytes | None]:
+        """Read the manifests of several batches, some at once; ``None`` for one that is not there."""
+        return self.cleaner.manifests(namespace, batch_ids)
 
     def note_attempt(self, namespace: Namespace, batch_id: str, attempt: int) -> None:
         """Leave the number of an opened attempt beside the manifest; noting it again changes nothing."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
@@ -35,8 +34,6 @@ from shardbatch.run.staging_place import stands_in
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Manifests that are read at once.
-AT_ONCE = 8
 #: Batches whose records arrived so close to the interval are looked at first.
 NEAR_MS = 2 * MARGIN_MS
 #: A page that is copied has about so many rows and bytes at most.
@@ -58,6 +55,10 @@ class Archive:
         self._loaded: set[str] = set()
         #: Shards are read by several threads; one looks at rows and manifests at a time.
         self._lock = threading.RLock()
+
+    def is_here(self, batch: Batch) -> bool:
+        """Whether a batch stands in this run's staging folder."""
+        return stands_in(self._consumer.landing, batch)
 
     @property
     def now_ms(self) -> int:
@@ -131,12 +132,13 @@ class Archive:
 
     def _load(self, wanted: Callable[[Batch], bool]) -> None:
         chosen = [batch for batch in self.batches if batch.batch_id not in self._loaded and _usable(batch)]
-        chosen = [batch for batch in chosen if wanted(batch) and stands_in(self._consumer.landing, batch)]
+        chosen = [batch for batch in chosen if wanted(batch) and self.is_here(batch)]
         if not chosen:
             return
-        with ThreadPoolExecutor(min(AT_ONCE, len(chosen))) as pool:
-            manifests = list(pool.map(self._manifest, chosen))
-        for batch, manifest in zip(chosen, manifests, strict=True):
+        names = [batch.batch_id for batch in chosen]
+        contents = self._consumer.landing.read_manifests(self._consumer.namespace, names)
+        for batch in chosen:
+            manifest = self._manifest(batch, contents.get(batch.batch_id))
             self._loaded.add(batch.batch_id)
             for entry in manifest.slices if manifest is not None else ():
                 item = Archived(batch.batch_id, batch.created_at_ms, entry.slice)
@@ -150,14 +152,15 @@ class Archive:
             return batch.created_at_ms >= self.interval.from_ms - CLOCKS_APART_MS
         return greatest >= self.interval.from_ms - NEAR_MS and least <= self.interval.to_ms + NEAR_MS
 
-    def _manifest(self, batch: Batch) -> Manifest | None:
+    def _manifest(self, batch: Batch, content: bytes | None) -> Manifest | None:
         """What a batch has; ``None`` if it was retired meanwhile."""
-        try:
-            content = self._consumer.landing.read_manifest(batch.namespace, batch.batch_id)
-        except StagingError:
+        if content is None:
             if self._is_retired(batch.batch_id):
                 return None
-            raise
+            raise StagingError(
+                f"The manifest of batch {batch.batch_id}, from which an interval is copied, is not in staging.",
+                remedy="Restore it from a backup of staging. The batch is not retired, so something else removed it.",
+            )
         if batch.manifest_digest is not None and digest(content) != batch.manifest_digest:
             raise ManifestChanged(
                 f"The manifest of batch {batch.batch_id}, from which an interval is copied, is not the one that was "

@@ -16,7 +16,7 @@ from shardbatch.core.slice import Gap
 from shardbatch.core.words import Words
 from shardbatch.run.archive import Archive
 from shardbatch.run.consumer import Consumer
-from shardbatch.run.coverage import lacks
+from shardbatch.run.coverage import explained, lacks
 from shardbatch.run.expiry import ask_kept
 
 if TYPE_CHECKING:
@@ -101,9 +101,10 @@ class ArchivedSource:
                     yield replace(page, gap=gap)
                     place, gap = page.next, None
             elif isinstance(step, Hole):
+                hole = explained(self.archive, shard_id, step)
                 if self._policy == GapPolicy.FAIL:
-                    raise lacks(self.archive, shard_id, step)
-                gap = Gap(place, from_ms=step.from_ms, reason=step.reason)
+                    raise lacks(self.archive, shard_id, hole)
+                gap = Gap(place, from_ms=hole.from_ms, reason=hole.reason)
             elif isinstance(step, FromStream):
                 place = place if step.lo is None else place_of(step.lo)
                 if gap is not None or step.looked_ms is not None or place != after:

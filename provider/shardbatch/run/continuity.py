@@ -183,7 +183,8 @@ class Continuity:
         arrivals = page.records.column("arrival_time").drop_null()
         arrival = arrivals[0].value // 1000 if len(arrivals) else None
         if page.gap is not None:
-            self._add(page.gap)
+            since = self._arrival_ms if page.gap.from_ms is None else page.gap.from_ms
+            self._add(replace(page.gap, from_ms=since))
         self._end_gap(first, arrival)
         self._look_ms = page.looked_ms
         self._place = page.next

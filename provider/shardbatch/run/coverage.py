@@ -17,7 +17,6 @@ from shardbatch.errors import GapFound
 from shardbatch.run.archive import Archive
 from shardbatch.run.batch_status import utc
 from shardbatch.run.consumer import Consumer
-from shardbatch.run.staging_place import stands_in
 
 #: How many shards an error tells of.
 MOST_TOLD = 10
@@ -42,8 +41,8 @@ def require_covered(consumer: Consumer, archive: Archive, shard_ids: Iterable[st
     :param start: where the reading of each of these shards begins.
     :raises GapFound: if a part of it cannot be had.
     """
-    found = [part for shard_id in shard_ids for part in _of_shard(consumer, archive, shard_id, start)]
-    found += _retired(consumer, archive)
+    found = [part for shard_id in shard_ids for part in _of_shard(archive, shard_id, start)]
+    found += _retired(archive)
     if not found:
         return
     message = _told(archive, found)
@@ -57,20 +56,25 @@ def lacks(archive: Archive, shard_id: str, hole: Hole) -> GapFound:
     return GapFound(_told(archive, [Lacking(shard_id, hole)]), remedy=REMEDY)
 
 
-def _of_shard(consumer: Consumer, archive: Archive, shard_id: str, start: Position) -> list[Lacking]:
+def explained(archive: Archive, shard_id: str, hole: Hole) -> Hole:
+    """A hole with the reason that rows tell, where slices tell none."""
+    reason = _culprit(archive, shard_id, hole) if hole.reason in (BEFORE, NO_BATCH) else None
+    return hole if reason is None else replace(hole, reason=reason)
+
+
+def _of_shard(archive: Archive, shard_id: str, start: Position) -> list[Lacking]:
     found: list[Lacking] = []
     for step in archive.plan(shard_id, start).steps:
         if isinstance(step, Hole):
-            reason = _culprit(consumer, archive, shard_id, step) if step.reason in (BEFORE, NO_BATCH) else None
-            found.append(Lacking(shard_id, replace(step, reason=reason or step.reason)))
+            found.append(Lacking(shard_id, explained(archive, shard_id, step)))
         elif isinstance(step, FromStream) and step.doubt is not None:
-            reason = _culprit(consumer, archive, shard_id, step.doubt)
-            if reason is not None or step.lo is None:  # else the shard may be idle: what the stream answers will tell
-                found.append(Lacking(shard_id, replace(step.doubt, reason=reason or step.doubt.reason)))
+            hole = explained(archive, shard_id, step.doubt)
+            if step.lo is None or hole != step.doubt:  # else the shard may be idle: what the stream answers will tell
+                found.append(Lacking(shard_id, hole))
     return found
 
 
-def _culprit(consumer: Consumer, archive: Archive, shard_id: str, hole: Hole) -> str | None:
+def _culprit(archive: Archive, shard_id: str, hole: Hole) -> str | None:
     """Who has, or had, records of a hole that the stream may not have any more."""
     lease = archive.leases.get(shard_id)
     if lease is not None and lease.pending is not None:
@@ -78,7 +82,7 @@ def _culprit(consumer: Consumer, archive: Archive, shard_id: str, hole: Hole) ->
         if _meets(archive, hole, pending.min_arrival_ms, pending.max_arrival_ms):
             return f"only in {_holder(archive, lease)}"
     for batch in archive.batches:
-        why = _unusable(consumer, batch)
+        why = _unusable(archive, batch)
         if why and batch.records and _meets(archive, hole, batch.min_arrival_ms, batch.max_arrival_ms):
             return f"batch {batch.batch_id} {why}"
     return None
@@ -91,7 +95,7 @@ def _holder(archive: Archive, lease: Lease) -> str:
     return "a slice that no batch has committed yet; let a run commit it first"
 
 
-def _unusable(consumer: Consumer, batch: Batch) -> str | None:
+def _unusable(archive: Archive, batch: Batch) -> str | None:
     """Why the slices of a committed batch cannot be copied, if so."""
     if batch.state is not BatchState.COMMITTED:
         return None
@@ -99,7 +103,7 @@ def _unusable(consumer: Consumer, batch: Batch) -> str | None:
         return f"was retired on {utc(batch.retired_ms)[:10]}, when its archive_for was over"
     if batch.set_aside == DROPPED:
         return "was dropped"
-    if not stands_in(consumer.landing, batch):
+    if not archive.is_here(batch):
         return f"stands in another staging folder, {batch.manifest_uri}"
     return None
 
@@ -119,7 +123,7 @@ def _clipped(archive: Archive, hole: Hole) -> tuple[int, int]:
     return begins_ms, interval.to_ms if hole.to_ms is None else min(hole.to_ms, interval.to_ms)
 
 
-def _retired(consumer: Consumer, archive: Archive) -> list[Lacking]:
+def _retired(archive: Archive) -> list[Lacking]:
     """Batches that had records of the interval and are no longer kept. Nobody knows their shards any more: those that
     have left the stream may have no row."""
     interval = archive.interval
@@ -134,7 +138,7 @@ def _retired(consumer: Consumer, archive: Archive) -> list[Lacking]:
         else:
             met = greatest >= interval.from_ms and least < min(interval.to_ms, bound)
         if met:
-            reason = f"batch {batch.batch_id} {_unusable(consumer, batch)}"
+            reason = f"batch {batch.batch_id} {_unusable(archive, batch)}"
             found.append(Lacking("", Hole(least, greatest, reason)))
     return found
 
