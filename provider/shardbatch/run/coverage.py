@@ -20,6 +20,8 @@ from shardbatch.run.consumer import Consumer
 
 #: How many shards an error tells of.
 MOST_TOLD = 10
+#: How many batches it names of each.
+MOST_BATCHES = 3
 REMEDY = (
     'Begin later, or accept what is left with policies=Policies(gap="record"): then the batch records each gap. For '
     "later intervals keep slices longer ('archive_for' of clean-up), or raise the stream's retention."
@@ -76,16 +78,22 @@ def _of_shard(archive: Archive, shard_id: str, start: Position) -> list[Lacking]
 
 def _culprit(archive: Archive, shard_id: str, hole: Hole) -> str | None:
     """Who has, or had, records of a hole that the stream may not have any more."""
+    return _holders(archive, shard_id, hole, 0) or _holders(archive, shard_id, hole, MARGIN_MS)
+
+
+def _holders(archive: Archive, shard_id: str, hole: Hole, margin_ms: int) -> str | None:
     lease = archive.leases.get(shard_id)
-    if lease is not None and lease.pending is not None:
-        pending = lease.pending
-        if _meets(archive, hole, pending.min_arrival_ms, pending.max_arrival_ms):
+    pending = None if lease is None else lease.pending
+    if lease is not None and pending is not None:
+        if _meets(archive, hole, pending.min_arrival_ms, pending.max_arrival_ms, margin_ms):
             return f"only in {_holder(archive, lease)}"
-    for batch in archive.batches:
-        why = _unusable(archive, batch)
-        if why and batch.records and _meets(archive, hole, batch.min_arrival_ms, batch.max_arrival_ms):
-            return f"batch {batch.batch_id} {why}"
-    return None
+    found = [
+        f"batch {batch.batch_id} {why}"
+        for batch in archive.batches
+        if (why := _unusable(archive, batch)) and batch.records
+        if _meets(archive, hole, batch.min_arrival_ms, batch.max_arrival_ms, margin_ms)
+    ]
+    return shortlist(found, most=MOST_BATCHES) or None
 
 
 def _holder(archive: Archive, lease: Lease) -> str:
@@ -108,13 +116,13 @@ def _unusable(archive: Archive, batch: Batch) -> str | None:
     return None
 
 
-def _meets(archive: Archive, hole: Hole, least_ms: int | None, greatest_ms: int | None) -> bool:
+def _meets(archive: Archive, hole: Hole, least_ms: int | None, greatest_ms: int | None, margin_ms: int) -> bool:
     """Whether records that arrived in this time may be those of a hole, and are surely not all in the stream."""
     if least_ms is None or greatest_ms is None:
         return False
     begins_ms, ends_ms = _clipped(archive, hole)
     bound = archive.kept.gone_before(archive.now_ms) or 0
-    return greatest_ms >= begins_ms - MARGIN_MS and least_ms <= min(ends_ms, bound) + MARGIN_MS
+    return greatest_ms > begins_ms - margin_ms and least_ms < min(ends_ms, bound) + margin_ms
 
 
 def _clipped(archive: Archive, hole: Hole) -> tuple[int, int]:
