@@ -83,10 +83,13 @@ def _culprit(archive: Archive, shard_id: str, hole: Hole) -> str | None:
 
 def _holders(archive: Archive, shard_id: str, hole: Hole, margin_ms: int) -> str | None:
     lease = archive.leases.get(shard_id)
-    pending = None if lease is None else lease.pending
-    if lease is not None and pending is not None:
-        if _meets(archive, hole, pending.min_arrival_ms, pending.max_arrival_ms, margin_ms):
-            return f"only in {_holder(archive, lease)}"
+    arrived = (
+        (None, None)
+        if lease is None or lease.pending is None
+        else (lease.pending.min_arrival_ms, lease.pending.max_arrival_ms)
+    )
+    if lease is not None and _meets(archive, hole, *arrived, margin_ms):
+        return f"only in {_holder(archive, lease)}"
     found = [
         f"batch {batch.batch_id} {why}"
         for batch in archive.batches
