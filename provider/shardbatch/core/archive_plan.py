@@ -326,13 +326,7 @@ class Plan:
         if self._over(place):
             return None
         if place in self._lost_at:
-            item, gap = self._lost_at.pop(place)
-            if self._wanted(item):
-                ends_ms = max(
-                    (ms for ms in (item.slice.tip_ms, item.slice.caught_up_ms) if ms is not None), default=None
-                )
-                self.steps.append(Hole(self._arrival_ms, ends_ms, _recorded(item, gap)))
-            return place
+            return self._behind_lost(place)
         kept, lease = self._history.kept, self._history.lease
         looks = [item.slice.caught_up_ms for item in self._history.slices if _until(item, place)]
         if lease is not None and _stands(lease, place):
@@ -349,6 +343,15 @@ class Plan:
             return None
         self.steps.append(Hole(self._arrival_ms, following.begins_ms, self._why(place, following)))
         return following.lo
+
+    def _behind_lost(self, place: At) -> At:
+        """Behind a gap of which no end was known: the next read began at the same place, with a record behind it."""
+        item, gap = self._lost_at.pop(place)
+        if self._wanted(item):
+            seen = [ms for ms in (item.slice.tip_ms, item.slice.caught_up_ms) if ms is not None]
+            self.steps.append(Hole(self._arrival_ms, max(seen, default=None), _recorded(item, gap)))
+        behind = [p.lo for p in self._pieces if _exact(p.archived.slice.after) and at(p.archived.slice.after) == place]
+        return min((lo for lo in behind if lo > place), default=place)
 
     def _why(self, place: At, following: Piece) -> str:
         """Why there is a hole between a place and the next piece, as far as slices tell."""
