@@ -90,24 +90,43 @@ def test_only_manifests_about_the_interval_are_read_if_they_suffice(told: Told) 
     assert len(landing.manifests) == len(set(landing.manifests)), "none is read twice"
 
 
-def test_several_threads_see_one_archive(told: Told) -> None:
-    """While one looks at all manifests, another must not take those that it has so far for all of them."""
-    gate = threading.Barrier(4)
-    archive = told.archive(told.span(1, 5))
+class Halting(dict[str, "bytes | None"]):
+    """Manifests of which the third is only handed out once the other reader is done, or surely waits."""
+
+    def __init__(self, found: Mapping[str, bytes | None], done: threading.Event) -> None:
+        super().__init__(found)
+        self._done = done
+        self._asked = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self._asked += 1
+        if self._asked == 3:
+            self._done.wait(0.5)
+        return super().get(key, default)
+
+
+def test_two_readers_of_one_task_never_see_half_an_archive(told: Told) -> None:
+    other = threading.Event()
+
+    class Slow(StagingArea):
+        def read_manifests(self, namespace: Namespace, batch_ids: Sequence[str]) -> Mapping[str, bytes | None]:
+            return Halting(super().read_manifests(namespace, batch_ids), other)
+
     (shard,) = told.rig.stream.shards
-    found: list[int] = []
+    whole = [type(step) for step in told.archive(told.span(1, 5)).plan(shard, TRIM_HORIZON).steps]
+    archive = told.archive(told.span(1, 5), landing=Slow(str(told.rig.folder)))
+    found: list[list[type]] = []
 
     def look() -> None:
-        gate.wait()
-        found.append(len(archive.plan(shard, TRIM_HORIZON).steps))
+        found.append([type(step) for step in archive.plan(shard, TRIM_HORIZON).steps])
+        other.set()
 
-    threads = [threading.Thread(target=look) for _ in range(4)]
+    threads = [threading.Thread(target=look) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(found)) == 1
-    assert len(found) == 4
+    assert found == [whole, whole]
 
 
 def retire_during(told: Told, number: int, *, once: bool = True) -> Watched:

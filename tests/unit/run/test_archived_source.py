@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from shardbatch.core.interval import Interval
-from shardbatch.core.position import SHARD_END, TRIM_HORIZON
+from shardbatch.core.limits import ReadLimits
+from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after
 from shardbatch.run.archived_source import ArchivedSource, with_archive
 from tests.support.aged import HOUR, backfill, pass_time, put
 from tests.support.rig import Rig
@@ -95,7 +96,42 @@ def test_a_read_that_goes_on_begins_at_the_place_it_had_reached(rig: Rig) -> Non
 
     whole = places(TRIM_HORIZON)
     assert whole[: len(told[0][1])] == told[0][1]
-    from shardbatch.core.position import after
-
     assert places(after(whole[2])) == whole[3:]
     assert places(SHARD_END) == []
+
+
+def test_an_idle_shard_whose_last_record_has_expired_goes_on_in_the_stream_without_a_gap(rig: Rig) -> None:
+    told = story(rig, 3)
+    for number in range(6):  # live runs that find nothing
+        pass_time(rig, 12)
+        rig.run(f"idle-{number}")
+    pass_time(rig, 2)
+    (lease,) = rig.consumer().leases()
+    span = Interval(told[1][0] - HOUR, rig.time.ms - HOUR // 2)
+    assert lease.committed_up_to_ms is not None
+    assert lease.committed_up_to_ms < span.to_ms, "no look of the live application ends it"
+    assert backfill(rig, span) == told[1][1] + told[2][1]
+
+
+def test_an_idle_shard_is_over_where_the_live_application_saw_its_tip(rig: Rig) -> None:
+    told = story(rig, 3)
+    for number in range(6):
+        pass_time(rig, 12)
+        rig.run(f"idle-{number}")
+    rig.stream.reads.clear()
+    assert backfill(rig, Interval(told[1][0] - HOUR, told[2][0] + HOUR)) == told[1][1] + told[2][1]
+    assert not rig.stream.reads
+
+
+def test_a_live_batch_that_ends_inside_an_aggregate_joins_the_next_one(rig: Rig) -> None:
+    (shard,) = rig.stream.shards
+    pass_time(rig, 12)
+    when = rig.time.ms
+    rig.stream.now_ms = when
+    packed = rig.stream.pack("a", "b", "c", "d", "e", shard_id=shard)
+    rig.stream.page_size = 2
+    rig.run("part", limits=ReadLimits(records=2))
+    assert rig.consumer().leases()[0].checkpoint.sub_sequence_number == 1
+    rig.run("rest")
+    story(rig, 6)
+    assert backfill(rig, Interval(when - HOUR, when + HOUR)) == packed
