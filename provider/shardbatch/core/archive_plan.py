@@ -241,6 +241,9 @@ class Plan:
     def _whole(self, piece: Piece) -> bool:
         """Whether a slice that began at no exact place has all that is wanted before its first record."""
         item = piece.archived
+        instant = item.slice.after.timestamp_ms
+        if instant is not None and instant > self._since_ms:
+            return False  # what arrived before it was not wanted then
         if self._history.kept.all_since(self._since_ms, item.created_ms):
             return True  # the stream still had it all when it was read
         if item.slice.min_arrival_ms is None and item.slice.records:
@@ -278,7 +281,7 @@ class Plan:
             return None
         told = [_recorded(item, gap) for item, gap in _endless(self._history.slices) if not gap.after.exact]
         hole = Hole(self._since_ms, None if first is None else first.begins_ms, told[0] if told else BEFORE)
-        if first is None or bound is None or self._since_ms >= bound or (first.begins_ms or 0) > bound:
+        if first is None or bound is None or self._since_ms >= bound or _young(first, bound):
             self.steps.append(FromStream(doubt=None if bound is None or self._since_ms >= bound else hole))
             return None
         self.steps.append(hole)
@@ -336,7 +339,7 @@ class Plan:
         there = any(ms is not None and kept.all_since(ms, self._now_ms) for ms in (since_ms, looked_ms))
         following = min((piece for piece in self._pieces if piece.lo > place), key=lambda p: p.lo, default=None)
         bound = kept.gone_before(self._now_ms)
-        if there or following is None or bound is None or (following.begins_ms or 0) > bound:
+        if there or following is None or bound is None or _young(following, bound):
             begins_ms = None if following is None else following.begins_ms
             doubt = None if there else Hole(self._arrival_ms, begins_ms, NO_BATCH)
             self.steps.append(FromStream(place, looked_ms, doubt))
@@ -363,6 +366,11 @@ class Plan:
             if gap.until is not None:
                 return f"{gap.reason} (batch {following.archived.batch_id}: {gap.accepted})"
         return NO_BATCH
+
+
+def _young(piece: Piece, bound: int) -> bool:
+    """Whether the stream may still have something from before a piece: it is read there, and tells what it lacks."""
+    return piece.begins_ms is None or piece.begins_ms > bound
 
 
 def _endless(slices: Iterable[Archived]) -> Iterable[tuple[Archived, Gap]]:

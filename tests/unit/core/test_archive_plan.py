@@ -180,6 +180,15 @@ def test_what_the_stream_still_had_when_it_was_read_is_whole_whatever_a_reset_di
     assert isinstance(steps([first], kept=later)[0], Hole), "the retention was changed since"
 
 
+def test_what_an_instant_left_out_is_lacking_although_the_stream_had_it_then() -> None:
+    begun = landed(at_timestamp(FROM + HOUR), SHARD_END, None, None, created_ms=FROM + 2 * HOUR)
+    (step,) = steps([begun], began_ms=FROM - 9 * HOUR)
+    assert isinstance(step, FromStream)
+    assert step.doubt is not None
+    first = landed(at_timestamp(FROM + HOUR), after("30"), FROM + 2 * HOUR, TO, first=25, created_ms=FROM + 3 * HOUR)
+    assert isinstance(steps([first], began_ms=FROM - 9 * HOUR)[0], Hole)
+
+
 def test_a_slice_of_version_0_1_0_proves_nothing_by_where_it_began() -> None:
     from dataclasses import replace
 

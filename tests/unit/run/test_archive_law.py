@@ -18,7 +18,7 @@ from shardbatch.control.set_aside import set_aside
 from shardbatch.core.batch import BatchState
 from shardbatch.core.interval import Interval
 from shardbatch.core.policies import GapPolicy, Policies
-from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
+from shardbatch.core.position import LATEST, TRIM_HORIZON, after, at_timestamp
 from shardbatch.errors import ShardbatchError
 from shardbatch.run import Outcome
 from tests.support.aged import HOUR, backfilled, pass_time
@@ -154,6 +154,12 @@ def lived(folder: Path, seed: int, *, eventful: bool) -> History:
     stream = ScriptedStream(shards=random.Random(seed).choice((1, 2)))
     history = History(seed, Rig(folder / "staging", stream=stream), eventful)
     stream.page_size = history.dice.choice((1, 3, 100))
+    history.rig.options["start"] = history.dice.choice(
+        (TRIM_HORIZON, TRIM_HORIZON, LATEST, at_timestamp(stream.now_ms))
+    )
+    for _ in range(history.dice.choice((0, 0, 2))):  # before the application begins
+        history._put()
+        history.dice.choice((history._wait, history._split))()
     history.rig.run("first", policies=RECORD)
     history.live()
     return history
@@ -178,13 +184,16 @@ def judge(history: History, policy: GapPolicy) -> str:
     return f"{'copied' if old else 'read'} {'nothing' if not found else 'whole' if not missing else 'in part'}"
 
 
-@pytest.mark.parametrize("seed", range(40))
+FEW, MANY = range(8), [pytest.param(seed, marks=pytest.mark.long) for seed in range(8, 80)]
+
+
+@pytest.mark.parametrize("seed", [*FEW, *MANY])
 @pytest.mark.parametrize("policy", list(GapPolicy))
 def test_an_interval_has_each_record_once_or_says_what_it_lacks(tmp_path: Path, seed: int, policy: GapPolicy) -> None:
     judge(lived(tmp_path, seed, eventful=True), policy)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", [*FEW, *MANY])
 def test_where_runs_come_often_and_nothing_was_retired_all_of_it_can_be_had(tmp_path: Path, seed: int) -> None:
     rig = Rig(tmp_path / "staging", stream=ScriptedStream(shards=1 + seed % 2))
     rig.stream.page_size = 1 + seed % 4
