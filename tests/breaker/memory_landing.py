@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardbatch.core.decision import Decision
@@ -17,6 +18,7 @@ from shardbatch.core.slice import LandedFile
 from shardbatch.core.start import Begun, EndRecord, Left, Start
 from shardbatch.errors import OutputTaken, StagingError
 from shardbatch.landing.layout import output_folder
+from shardbatch.landing.schema import PAGE_SCHEMA
 
 
 class MemoryWriter:
@@ -163,6 +165,9 @@ class MemoryLanding:
             raise StagingError("no such file")
         assert sum(page.num_rows for page in self.pages[file.path]) == file.records, "it lacks records"
         return iter(self.pages[file.path])
+
+    def no_records(self) -> Any:
+        return pa.RecordBatch.from_pylist([], schema=PAGE_SCHEMA)
 
     def note_attempt(self, namespace: Namespace, batch_id: str, attempt: int) -> None:
         """Nobody asks here."""

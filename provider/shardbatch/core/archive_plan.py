@@ -7,21 +7,17 @@ slice that began at no exact place covers from its first record on. Times only p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Callable, Union
+from typing import Union
 
+from shardbatch.core.archive_pieces import Archived, At, Piece, at, endless, exact
 from shardbatch.core.expiry import Kept, tip_seen
 from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS, Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Page
-from shardbatch.core.position import SHARD_END, Kind, Position, after
-from shardbatch.core.slice import Gap, LandedFile, Slice
-
-#: A place as numbers that compare: kind, sequence number, sub-sequence number; -1 stands before all of a number.
-At = tuple[int, int, int]
-#: Before the shard's end, behind all of its records.
-LAST: At = (1, 0, -1)
+from shardbatch.core.position import SHARD_END, Position
+from shardbatch.core.slice import Gap
 
 NO_BATCH = "no committed batch has it"
 BEFORE = "no batch that is kept is known to begin before it"
@@ -38,31 +34,6 @@ class ArchivedPage(Page):
     looked_ms: int | None = None
     gap: Gap | None = None
     over: bool = False
-
-
-@dataclass(frozen=True)
-class Archived:
-    """A slice of a committed batch, which was frozen at ``created_ms``."""
-
-    batch_id: str
-    created_ms: int
-    slice: Slice
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A part of a slice without a gap: the records behind ``lo``, up to ``hi``.
-
-    ``begins_ms`` and ``ends_ms`` are when its first and last record arrived, if known. ``origin``: it begins at an
-    instant or at the oldest record that the stream had.
-    """
-
-    archived: Archived
-    lo: At
-    hi: At
-    begins_ms: int | None = None
-    ends_ms: int | None = None
-    origin: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,61 +92,6 @@ class History:
     slices: Sequence[Archived] = field(default_factory=tuple)
 
 
-def at(place: Position) -> At:
-    """An exact place as numbers."""
-    if place.kind is Kind.SHARD_END:
-        return (1, 0, 0)
-    return (0, int(place.sequence_number or "0"), place.sub_sequence_number)
-
-
-def place_of(numbers: At) -> Position:
-    """Back from numbers, where these are a place."""
-    return SHARD_END if numbers == at(SHARD_END) else after(str(numbers[1]), max(0, numbers[2]))
-
-
-def pieces(found: Iterable[Archived], first: Callable[[LandedFile], Position]) -> list[Piece]:
-    """The parts without gaps of all slices of a shard, in the order of their places.
-
-    :param first: the place of a file's first record.
-    """
-    slices = list(found)
-    open_at = {at(gap.after) for _, gap in _endless(slices) if gap.after.exact}
-    made = [piece for item in slices for piece in _parts(item, first, open_at)]
-    return sorted(made, key=lambda piece: (piece.lo, piece.hi))
-
-
-def _parts(item: Archived, first: Callable[[LandedFile], Position], open_at: set[At]) -> Iterable[Piece]:
-    landed = item.slice
-    if landed.until.timestamp_ms is not None or not (landed.until.exact or landed.records):
-        return  # a search that has found no record yet, or only a gap
-    exact = landed.after.exact and landed.after.timestamp_ms is None
-    lo, origin, begins_ms = LAST, not exact, landed.first_arrival_ms
-    if exact and at(landed.after) not in open_at:
-        lo = at(landed.after)
-    elif landed.files:
-        number = first(landed.files[0])
-        lo = _before(number.sequence_number, number.sub_sequence_number)
-    elif exact:
-        lo = at(landed.until) if at(landed.until) < LAST else LAST
-    for gap in landed.gaps:
-        if gap.until is not None:
-            continue  # a person had it passed over, before the slice begins
-        if gap.after.exact and lo < at(gap.after):
-            yield Piece(item, lo, at(gap.after), begins_ms, gap.from_ms, origin)
-        if gap.first_available is not None:
-            lo = max(_before(gap.first_available, 0), lo) if gap.after.exact else _before(gap.first_available, 0)
-        else:
-            lo = LAST if landed.ended else at(landed.until) if landed.until.exact else LAST
-        origin, begins_ms = False, gap.to_ms
-    hi = at(landed.until) if landed.until.exact else lo
-    if lo < hi:
-        yield Piece(item, lo, hi, begins_ms, landed.last_arrival_ms, origin)
-
-
-def _before(number: str | None, sub: int) -> At:
-    return (0, int(number or "0"), sub - 1)
-
-
 class Plan:
     """The steps that bring the records of an interval from one shard.
 
@@ -192,7 +108,7 @@ class Plan:
         self._pieces = made
         self._now_ms = now_ms
         self._arrival_ms: int | None = None
-        lost = [(item, gap) for item, gap in _endless(history.slices) if gap.after.exact]
+        lost = [(item, gap) for item, gap in endless(history.slices) if gap.after.exact]
         lost.sort(key=lambda found: (found[0].slice.tip_ms is None, found[0].slice.tip_ms or 0))
         #: Of several at one place the last, up to a later tip.
         self._lost_at = {at(gap.after): (item, gap) for item, gap in lost}
@@ -214,7 +130,7 @@ class Plan:
         proven = [p.lo for p in self._pieces if p.begins_ms is not None and self._older(p.begins_ms)]
         lease = history.lease
         arrival_ms = None if lease is None else lease.checkpoint_arrival_ms
-        if lease is not None and arrival_ms is not None and self._older(arrival_ms) and _exact(lease.checkpoint):
+        if lease is not None and arrival_ms is not None and self._older(arrival_ms) and exact(lease.checkpoint):
             if not proven or at(lease.checkpoint) > max(proven):
                 self._arrival_ms = arrival_ms
             proven.append(at(lease.checkpoint))
@@ -259,7 +175,7 @@ class Plan:
         """Whether a reading from an instant, or from the oldest record, has all that is wanted, or says so in a gap. A
         reset may have sent it there: then what was read before and has expired since is in no gap."""
         began_ms = self._history.began_ms
-        lost = any(self._wanted(item) for item, gap in _endless(self._history.slices) if not gap.after.exact)
+        lost = any(self._wanted(item) for item, gap in endless(self._history.slices) if not gap.after.exact)
         if began_ms is None or lost:
             return False
         if place.timestamp_ms is not None:
@@ -279,7 +195,7 @@ class Plan:
         if kept.all_since(self._since_ms, self._now_ms):
             self.steps.append(FromStream())
             return None
-        told = [_recorded(item, gap) for item, gap in _endless(self._history.slices) if not gap.after.exact]
+        told = [_recorded(item, gap) for item, gap in endless(self._history.slices) if not gap.after.exact]
         hole = Hole(self._since_ms, None if first is None else first.begins_ms, told[0] if told else BEFORE)
         if first is None or bound is None or self._since_ms >= bound or _young(first, bound):
             self.steps.append(FromStream(doubt=None if bound is None or self._since_ms >= bound else hole))
@@ -353,7 +269,7 @@ class Plan:
         if self._wanted(item):
             seen = [ms for ms in (item.slice.tip_ms, item.slice.caught_up_ms) if ms is not None]
             self.steps.append(Hole(self._arrival_ms, max(seen, default=None), _recorded(item, gap)))
-        behind = [p.lo for p in self._pieces if _exact(p.archived.slice.after) and at(p.archived.slice.after) == place]
+        behind = [p.lo for p in self._pieces if exact(p.archived.slice.after) and at(p.archived.slice.after) == place]
         return min((lo for lo in behind if lo > place), default=place)
 
     def _why(self, place: At, following: Piece) -> str:
@@ -373,29 +289,16 @@ def _young(piece: Piece, bound: int) -> bool:
     return piece.begins_ms is None or piece.begins_ms > bound
 
 
-def _endless(slices: Iterable[Archived]) -> Iterable[tuple[Archived, Gap]]:
-    """The gaps of which it is not known which record follows."""
-    for item in slices:
-        for gap in item.slice.gaps:
-            if gap.until is None and gap.first_available is None:
-                yield item, gap
-
-
 def _recorded(item: Archived, gap: Gap) -> str:
     return f"a gap that batch {item.batch_id} recorded: {gap.reason}"
 
 
-def _exact(place: Position) -> bool:
-    """Whether it is a place, and not one on the way to an instant."""
-    return place.exact and not place.searching
-
-
 def _stands(lease: Lease, place: At) -> bool:
-    return _exact(lease.checkpoint) and at(lease.checkpoint) == place
+    return exact(lease.checkpoint) and at(lease.checkpoint) == place
 
 
 def _until(item: Archived, place: At) -> bool:
-    return _exact(item.slice.until) and at(item.slice.until) == place
+    return exact(item.slice.until) and at(item.slice.until) == place
 
 
 def lacking(plan: Plan) -> list[Hole]:

@@ -328,7 +328,6 @@ class Landing(Protocol):
 
     def read_manifests(self, namespace: Namespace, batch_ids: Sequence[str]) -> Mapping[str, bytes | None]:
         """Read several; ``None`` for one that is not there."""
-        ...
 
     def manifest_uri(self, namespace: Namespace, batch_id: str) -> str:
         """Where a batch's manifest stands, if it was frozen in this staging area."""
@@ -340,7 +339,9 @@ class Landing(Protocol):
 
     def records(self, file: LandedFile, rows: int) -> Iterator[pa.RecordBatch]:
         """A landed file's records with a page's columns, at most ``rows`` at a time."""
-        ...
+
+    def no_records(self) -> pa.RecordBatch:
+        """A page's columns without a row."""
 
     def missing_files(self, namespace: Namespace, batch_id: str) -> list[str]:
         """Which of a batch's files, the manifest and all that it names, are not there; paths as in the manifest."""

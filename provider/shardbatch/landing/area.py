@@ -141,6 +141,10 @@ class StagingArea(StartMarks):
             for piece in parquet.iter_batches(batch_size=rows, columns=PAGE_SCHEMA.names):
                 yield page_columns(piece.select(PAGE_SCHEMA.names))
 
+    def no_records(self) -> pa.RecordBatch:
+        """A page's columns without a row."""
+        return pa.RecordBatch.from_pylist([], schema=PAGE_SCHEMA)
+
     def missing_files(self, namespace: Namespace, batch_id: str) -> list[str]:
         """Which of a batch's files are not there; only the manifest, if that is not.
 

@@ -4,8 +4,8 @@
 The race, step by step. A clean-up may retire a batch, and remove its slices, while an interval run copies from it:
 
 1. The run reads the batch rows, then the manifests of those that are committed and not retired.
-2. A manifest or a file that is missing then is no surprise only if the batch is retired by now, so its row is read
-   again. Retired: the records are gone, as if they had been so from the beginning. Else it is an error of staging.
+2. If a manifest or a file is missing then, the row of its batch is read again. If the batch is retired by now, its
+   records are lacking, as if it had been retired from the beginning. Otherwise it is an error of staging.
 3. What was copied before stands in slices of the run's own, which clean-up keeps as those of any run. A retry goes on
    behind them, by the rows as they are then.
 """
@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from shardbatch.core.archive_plan import Archived, Copy, History, Piece, Plan, lacking, pieces
+from shardbatch.core.archive_pieces import Archived, Piece, pieces
+from shardbatch.core.archive_plan import Copy, History, Plan, lacking
 from shardbatch.core.batch import DROPPED, Batch, BatchState
 from shardbatch.core.expiry import Kept
 from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS, Interval
@@ -55,6 +56,10 @@ class Archive:
         self._loaded: set[str] = set()
         #: Shards are read by several threads; one looks at rows and manifests at a time.
         self._lock = threading.RLock()
+
+    def no_records(self) -> pa.RecordBatch:
+        """A page's columns without a row."""
+        return self._consumer.landing.no_records()
 
     def is_here(self, batch: Batch) -> bool:
         """Whether a batch stands in this run's staging folder."""
@@ -252,5 +257,6 @@ def _up_to(records: pa.RecordBatch, place: tuple[int, int, int]) -> int:
     low, high = 0, records.num_rows
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if (0, *_numbers(records, middle)) <= place else (low, middle)
+        stands_behind = (0, *_numbers(records, middle)) > place
+        low, high = (low, middle) if stands_behind else (middle + 1, high)
     return low

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from shardbatch.core.archive_plan import ArchivedPage, Copy, FromStream, Hole, Over, at, place_of
+from shardbatch.core.archive_pieces import at, place_of
+from shardbatch.core.archive_plan import ArchivedPage, Copy, FromStream, Hole, Over
 from shardbatch.core.policies import GapPolicy
 from shardbatch.core.ports import Capabilities, Page, Source
 from shardbatch.core.position import SHARD_END, Position, after
@@ -18,9 +18,6 @@ from shardbatch.run.archive import Archive
 from shardbatch.run.consumer import Consumer
 from shardbatch.run.coverage import explained, lacks
 from shardbatch.run.expiry import ask_kept
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def with_archive(consumer: Consumer) -> Consumer:
@@ -50,6 +47,7 @@ class ArchivedSource:
         self._source = source
         self._policy = policy
         self._added: set[str] = set()
+        self._nothing = archive.no_records()
 
     @property
     def words(self) -> Words:
@@ -97,7 +95,7 @@ class ArchivedSource:
         place, gap = after, None
         for step in self.archive.plan(shard_id, after).steps:
             if isinstance(step, Copy):
-                for page in _pages(step, self.archive.copy(step)):
+                for page in self._copied(step):
                     yield replace(page, gap=gap)
                     place, gap = page.next, None
             elif isinstance(step, Hole):
@@ -108,14 +106,25 @@ class ArchivedSource:
             elif isinstance(step, FromStream):
                 place = place if step.lo is None else place_of(step.lo)
                 if gap is not None or step.looked_ms is not None or place != after:
-                    yield ArchivedPage(_nothing(), place, gap=gap, looked_ms=step.looked_ms)
+                    yield ArchivedPage(self._nothing, place, gap=gap, looked_ms=step.looked_ms)
                 yield from self._source.read(shard_id, place)
             elif isinstance(step, Over):
                 children = tuple(self.archive.children(shard_id)) if step.ended else ()
                 leaf = step.ended and not children
                 yield ArchivedPage(
-                    _nothing(), place, ended=step.ended, over=True, children=children, leaf=leaf, gap=gap
+                    self._nothing, place, ended=step.ended, over=True, children=children, leaf=leaf, gap=gap
                 )
+
+    def _copied(self, step: Copy) -> Iterator[ArchivedPage]:
+        """The records of a step, and an empty page if it ends behind the last of them."""
+        place = place_of(step.lo)
+        for records in self.archive.copy(step):
+            last = records.num_rows - 1
+            number = records.column("sequence_number")[last].as_py()
+            place = after(number, records.column("sub_sequence_number")[last].as_py() or 0)
+            yield ArchivedPage(records, place)
+        if step.hi < at(SHARD_END) and at(place) != step.hi:
+            yield ArchivedPage(self._nothing, place_of(step.hi))
 
     def end_reading(self, others: Callable[[], bool]) -> None:
         """The stream's."""
@@ -124,24 +133,3 @@ class ArchivedSource:
     def close(self) -> None:
         """The stream's."""
         self._source.close()
-
-
-def _pages(step: Copy, found: Iterator[pa.RecordBatch]) -> Iterator[ArchivedPage]:
-    """The records of a step, and an empty page if it ends behind the last of them."""
-    place = place_of(step.lo)
-    for records in found:
-        last = records.num_rows - 1
-        number = records.column("sequence_number")[last].as_py()
-        place = after(number, records.column("sub_sequence_number")[last].as_py() or 0)
-        yield ArchivedPage(records, place)
-    if step.hi < at(SHARD_END) and at(place) != step.hi:
-        yield ArchivedPage(_nothing(), place_of(step.hi))
-
-
-def _nothing() -> pa.RecordBatch:
-    import pyarrow as pa
-
-    times = pa.timestamp("us", tz="UTC")
-    columns = {"sequence_number": pa.string(), "sub_sequence_number": pa.int64(), "partition_key": pa.string()}
-    columns |= {"arrival_time": times, "data": pa.binary()}
-    return pa.RecordBatch.from_pydict({name: [] for name in columns}, schema=pa.schema(list(columns.items())))

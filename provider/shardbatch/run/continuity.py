@@ -146,7 +146,9 @@ class Continuity:
         """Whether records may have expired between the answer before and this one, which does not show it. The first
         answer of a read is always compared; otherwise a stretch without records might begin again without end."""
         now = self._tick()
-        if self._begins or page.continues or page.silent or isinstance(page, ArchivedPage):
+        if isinstance(page, ArchivedPage):
+            return False
+        if self._begins or page.continues or page.silent:
             return False
         stood = now - self._made_at
         return stood > self._longest_ms or (stood > STANDSTILL_MS and not self._all_since(self._read_up_to(now), now))

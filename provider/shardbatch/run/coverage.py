@@ -135,8 +135,8 @@ def _clipped(archive: Archive, hole: Hole) -> tuple[int, int]:
 
 
 def _retired(archive: Archive) -> list[Lacking]:
-    """Batches that had records of the interval and are no longer kept. Nobody knows their shards any more: those that
-    have left the stream may have no row."""
+    """Batches that had records of the interval and are no longer kept. Their shards are unknown: those that have
+    left the stream may have no row."""
     interval = archive.interval
     bound = archive.kept.gone_before(archive.now_ms) or 0
     found: list[Lacking] = []

@@ -107,7 +107,9 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
     if settled_ms > now:
         consumer.clock.sleep((settled_ms - now) / 1000)  # what is at the tip before that is not all of it
     bound = kept_today(live, retention).gone_before(max(now, settled_ms))
-    if live is None and bound is not None and interval.from_ms < bound:  # else the archive may have it
+    if live is not None:
+        bound = None  # the archive may have it
+    if bound is not None and interval.from_ms < bound:
         before_s = (bound - interval.from_ms) // 1000
         message = f"The interval begins {before_s} s before the stream's retention, the shortest since."
         if consumer.policies.gap is GapPolicy.FAIL:

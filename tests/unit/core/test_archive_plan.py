@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from shardbatch.core import lease as leases
-from shardbatch.core.archive_plan import Archived, Copy, FromStream, History, Hole, Over, Plan, Step, pieces
+from shardbatch.core.archive_pieces import Archived, pieces
+from shardbatch.core.archive_plan import Copy, FromStream, History, Hole, Over, Plan, Step
 from shardbatch.core.expiry import Kept
 from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS, Interval
 from shardbatch.core.lease import Lease
@@ -248,11 +249,6 @@ def test_a_shard_without_records_is_known_by_looks_at_its_tip_unless_a_gap_was_r
     assert isinstance(step, FromStream)
     assert step.doubt is not None
     assert "batch g recorded" in step.doubt.reason
-
-
-def test_a_search_for_an_instant_that_found_no_record_covers_nothing() -> None:
-    searched = landed(TRIM_HORIZON, after("5", instant_ms=FROM), None, None)
-    assert pieces([searched], lambda file: FIRST[file.path]) == []
 
 
 def test_where_the_stream_has_what_follows_it_is_read_there_and_not_in_a_later_slice() -> None:
