@@ -162,6 +162,19 @@ def test_after_a_reset_to_the_oldest_record_what_was_read_before_it_is_not_taken
     assert f"batch {rounds[1][2]} was retired" in said
 
 
+def test_after_a_reset_the_oldest_record_is_no_beginning(rig: Rig, tmp_path: Path) -> None:
+    """What was read before it stands elsewhere, and is not retired; what it read anew begins later."""
+    rounds = live(rig, 4)
+    rig.folder = tmp_path / "moved"
+    rig.folder.mkdir()
+    told(reset, rig, shards=[SHARD], to=TRIM_HORIZON, landing=rig.consumer().landing)
+    rig.run("again")
+    live(rig, 5)
+    span = Interval(rounds[1][0] - HOUR, rounds[1][0] + HOUR)
+    assert f"batch {rounds[1][2]} stands in another staging folder" in refused(rig, span)
+    assert backfill(rig, span, "left", policies=RECORD) == []
+
+
 def test_an_overlap_after_a_reset_is_taken_once(rig: Rig) -> None:
     rounds = live(rig, 4)
     told(reset, rig, shards=[SHARD], to=TRIM_HORIZON, landing=rig.consumer().landing)
