@@ -39,6 +39,7 @@ class ClaimOperator(ComesBack):
         that its run froze went to another run, because no task would follow the claim.
     """
 
+    step_name = "claim"
     red = (
         "Nothing was read, and no record is lost. The last line of its log says what to do; then clear it with its "
         "downstream tasks, or let the next run claim."

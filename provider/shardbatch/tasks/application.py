@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.limits import ReadLimits
+from shardbatch.core.metrics import Measure, unmeasured
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.core.rows import Namespace
@@ -21,6 +22,7 @@ from shardbatch.hooks.settings import chosen_leases, chosen_staging, deployment_
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import Stream
 from shardbatch.tasks.liveness import liveness
+from shardbatch.tasks.metrics import Meter
 from shardbatch.tasks.run_request import RunRequest, request_of
 from shardbatch.tasks.steps import Steps
 
@@ -110,19 +112,31 @@ class ApplicationSpec:
         return Owner(deployment_id(self.leases), run.dag_id, run.run_id, self.group_id, mode)
 
     @contextmanager
-    def open(self, context: Mapping[str, Any], say: logging.Logger | Any = None) -> Iterator[Steps]:
+    def open(
+        self, context: Mapping[str, Any], say: logging.Logger | Any = None, measure: Measure | None = None
+    ) -> Iterator[Steps]:
         """The steps of the run at hand; connections are given back at the end.
 
+        :param measure: takes what is measured, default: it is dropped.
         :raises ConfigurationError: if something that was named is missing.
         """
         owner = self.owner(context)
-        consumer = self.consumer(owner, self.request(context), say or log)
+        consumer = self.consumer(owner, self.request(context), say or log, measure or unmeasured)
         try:
             yield Steps(consumer, owner)
         finally:
             consumer.close()
 
-    def consumer(self, owner: Owner, request: RunRequest, say: logging.Logger | Any = log) -> Consumer:
+    def meter(self, context: Mapping[str, Any]) -> Meter:
+        """What sends the metrics of the run at hand.
+
+        :raises ConfigurationError: if it asks for what cannot be done.
+        """
+        return Meter(self.app_name, self.stream.stream_name, str(self.request(context).mode))
+
+    def consumer(
+        self, owner: Owner, request: RunRequest, say: logging.Logger | Any = log, measure: Measure = unmeasured
+    ) -> Consumer:
         """The consumer of an owner. The caller closes it."""
         from shardbatch.run import Consumer
 
@@ -143,6 +157,7 @@ class ApplicationSpec:
             outputs=self.outputs,
             say=say.info,
             warn=say.warning,
+            measure=measure,
             interval=request.interval,
             replay=request.replay,
         )
