@@ -75,6 +75,10 @@ class ArchivedSource:
         """What the stream's own listing lacks."""
         return self._source.missing([shard for shard in listing if shard.shard_id not in self._added])
 
+    def open_at(self, instant_ms: int) -> Sequence[Shard] | None:
+        """The stream's."""
+        return self._source.open_at(instant_ms)
+
     def clock_ms(self) -> int | None:
         """The stream's."""
         return self._source.clock_ms()
