@@ -10,6 +10,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Callable, Protocol
 
+from shardbatch.core.archive_files import ArchiveFiles
 from shardbatch.core.decision import Decision
 from shardbatch.core.position import Position
 from shardbatch.core.root_owner import Holder, RootChange
@@ -299,7 +300,7 @@ class HandedRoots(OutputRoots, Protocol):
         """The owner stays the one that it was."""
 
 
-class Landing(Protocol):
+class Landing(ArchiveFiles, Protocol):
     """The staging area. Paths are relative to its folder, with forward slashes. Errors are :class:`StagingError`."""
 
     uri: str
@@ -333,9 +334,6 @@ class Landing(Protocol):
         """Read a batch's manifest."""
         ...
 
-    def read_manifests(self, namespace: Namespace, batch_ids: Sequence[str]) -> Mapping[str, bytes | None]:
-        """Read several; ``None`` for one that is not there."""
-
     def manifest_uri(self, namespace: Namespace, batch_id: str) -> str:
         """Where a batch's manifest stands, if it was frozen in this staging area."""
         ...
@@ -343,12 +341,6 @@ class Landing(Protocol):
     def note_attempt(self, namespace: Namespace, batch_id: str, attempt: int) -> None:
         """Leave the number of an opened attempt beside the manifest, for applications that ask whether they are the
         latest."""
-
-    def records(self, file: LandedFile, rows: int) -> Iterator[pa.RecordBatch]:
-        """A landed file's records with a page's columns, at most ``rows`` at a time."""
-
-    def no_records(self) -> pa.RecordBatch:
-        """A page's columns without a row."""
 
     def missing_files(self, namespace: Namespace, batch_id: str) -> list[str]:
         """Which of a batch's files, the manifest and all that it names, are not there; paths as in the manifest."""
