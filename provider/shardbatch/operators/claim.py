@@ -27,7 +27,8 @@ IDLE = ("nothing", "held")
 class ClaimOperator(ComesBack):
     """Claims shards, or finds the batch that this run has to finish first.
 
-    If it has to watch whether the leases of an unknown run change, it is deferred meanwhile and holds no worker.
+    If it has to watch whether the leases of an unknown run change, or its interval is not over yet, it is deferred
+    meanwhile and holds no worker.
 
     Its output is a list of small entries ``{"group", "label"}``, one for each read task. The lease rows say which
     shards a group has. It also pushes ``batch_id`` (a batch to finish instead of reading), ``outcome``, and
