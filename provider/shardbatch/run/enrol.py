@@ -125,8 +125,8 @@ def _beside(
 
 
 def _wait(consumer: Consumer, seconds: float, looks: Looks | None) -> None:
-    """Wait until an interval is over; away from here if that is long. Whoever comes back asks the stream's clock again,
-    which may be slower than the one that waited."""
+    """Wait until an interval is over: a long wait is the caller's, if it can come back. It then asks the stream's clock
+    again, which may be slower than the clock that measured the wait."""
     again = looks.pause(seconds) if looks is not None else None
     if again is not None:
         consumer.say(f"The interval is over, and the minute after it, in {seconds:.0f} s by the stream's clock.")
