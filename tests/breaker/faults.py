@@ -171,6 +171,9 @@ class SteppedSource:
     def missing(self, listing: Any) -> str:
         return self._stream.missing(listing)
 
+    def open_at(self, instant_ms: int) -> Any:
+        return self._stream.open_at(instant_ms)
+
     def clock_ms(self) -> int | None:
         return self._stream.clock_ms()
 

@@ -156,6 +156,9 @@ class ScriptedStream:
     def missing(self, listing: Sequence[Shard]) -> str:
         return missing(listing)
 
+    def open_at(self, instant_ms: int) -> list[Shard] | None:
+        return None
+
     def clock_ms(self) -> int | None:
         return self.now_ms
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from shardbatch.control.status import committed_up_to, shards
+from shardbatch.control.stream_look import StreamLook
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS
 from shardbatch.core.ports import SYSTEM_CLOCK, Clock, LeaseStore
@@ -50,6 +51,20 @@ class Question(Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON, for :func:`question_of`."""
+        ...
+
+
+@runtime_checkable
+class StreamQuestion(Protocol):
+    """A question of a sensor that may look at the stream, too."""
+
+    def ask_with(self, store: LeaseStore, namespace: Namespace, stream: StreamLook | None) -> Answer:
+        """Look at the rows, and at the stream. ``None``: only its name is known.
+
+        :raises ApplicationUnknown: if the store has no such application.
+        :raises StoreError: if the store cannot be asked.
+        :raises SourceError: if the stream is needed and cannot be asked.
+        """
         ...
 
 

@@ -181,6 +181,13 @@ class Source(Protocol):
         """
         ...
 
+    def open_at(self, instant_ms: int) -> Sequence[Shard] | None:
+        """The shards that were open at an instant; ``None`` if the service cannot tell, or does not for this instant.
+
+        Those that left the stream since may be missing.
+        """
+        ...
+
     def clock_ms(self) -> int | None:
         """The service's own time: no record that arrives from now on has an earlier one. ``None`` if it tells none."""
         ...

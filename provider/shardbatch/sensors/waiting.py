@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 
-from shardbatch.errors import ConfigurationError, StoreError, WaitEnded
+from shardbatch.errors import ConfigurationError, SourceError, StoreError, WaitEnded
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.shardbatch import Group, ShardbatchHook
+from shardbatch.hooks.stream_literals import stream_to_json
 from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final, final_errors
 from shardbatch.operators.rendering import RendersOnce, place
@@ -140,10 +141,12 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
 
         try:
             return self.hook().ask(question)
-        except StoreError as error:
+        except (StoreError, SourceError) as error:
             if not error.retryable:
                 raise
-            return Answer(False, f"The lease store could not be asked: {error}")
+            from shardbatch.triggers import could_not_ask
+
+            return Answer(False, could_not_ask(error))
 
     def _judged(self, answer: Answer) -> Any:
         self._tell(answer)
@@ -170,9 +173,14 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
             leases=self.leases.to_json(),
             every=max(SHORTEST_S, self.poke_interval),
             deadline=deadline,
+            source=self._source(),
         )
         self.defer(trigger=trigger, method_name="come_back", timeout=timedelta(seconds=left) + SLACK)
         raise AssertionError  # Airflow's defer raises
+
+    def _source(self) -> dict[str, Any] | None:
+        """The stream as literals; ``None`` if only its name is known, or it cannot be written so."""
+        return None if isinstance(self.stream, str) else stream_to_json(self.stream)
 
     def _time_is_over(self, why: str) -> Exception:
         message = f"Waited for {self.timeout:.0f} s since the first try. {why}".strip()

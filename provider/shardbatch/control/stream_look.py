@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stream as the question of a sensor sees it: its clock, its shards, and which of them stand at their tips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from shardbatch.control.shared_look import Path, Rest
+from shardbatch.core.interval import CLOCKS_APART_MS
+from shardbatch.core.ports import SYSTEM_CLOCK, Capabilities, Clock, Source
+from shardbatch.core.position import Position
+from shardbatch.core.shard import Shard
+from shardbatch.errors import SourceError, StreamNotFound
+
+#: Shards that one look asks for their tips, at the most, and how many at a time.
+MOST_SHARDS, AT_A_TIME = 200, 8
+#: Pages and seconds after which a shard is not at its tip, whatever else it is.
+MOST_PAGES, MOST_SECONDS = 20, 20.0
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A listing of the stream; ``torn`` says what it lacks as far as it shows, and is empty if nothing."""
+
+    shards: tuple[Shard, ...]
+    torn: str = ""
+
+
+@dataclass(frozen=True)
+class Tips:
+    """Which shards had nothing behind a place, and when: at ``at_ms`` of the stream's clock, or later.
+
+    ``places`` has the place of each of them. ``retention_ms`` is the stream's now.
+    """
+
+    at_ms: int
+    places: Mapping[str, Position] = field(default_factory=dict)
+    retention_ms: int | None = None
+
+
+class StreamLook:
+    """The stream, read along a path, so that all questions of a look share it.
+
+    :param name: tells streams apart among all that read along such paths.
+    :param opened: the source; it is opened at the first read that nobody has made yet, and closed by :meth:`close`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        opened: Callable[[], AbstractContextManager[Source]],
+        rest: Rest,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._path, self._name, self._opened, self._rest, self._clock = path, name, opened, rest, clock
+        self._stack = ExitStack()
+        self._source: Source | None = None
+
+    def close(self) -> None:
+        """Close the source, if it was opened."""
+        self._stack.close()
+
+    def _open(self) -> Source:
+        if self._source is None:
+            self._source = self._stack.enter_context(self._opened())
+        return self._source
+
+    def _read(self, what: str, make: Callable[[Source], Any], *more: Any) -> Any:
+        return self._path.read((what, self._name, *more), lambda: make(self._open()))
+
+    def identity(self) -> str:
+        """What tells the stream from another one of the same name."""
+        return str(self._read("identity", lambda source: source.identity()))
+
+    def capabilities(self) -> Capabilities:
+        """What the source can do."""
+        return cast("Capabilities", self._read("capabilities", lambda source: source.capabilities))
+
+    def clock_ms(self) -> int:
+        """The stream's time; this machine's, less what clocks may differ, if it tells none."""
+        return int(self._read("clock", self._time))
+
+    def listing(self) -> Listing:
+        """A listing that is made now, or was made behind the same reads."""
+
+        def listed(source: Source) -> Listing:
+            shards = tuple(source.list_shards())
+            return Listing(shards, source.missing(shards))
+
+        return cast("Listing", self._read("listing", listed))
+
+    def open_at(self, instant_ms: int) -> tuple[Shard, ...] | None:
+        """The shards that were open at an instant; ``None`` where the service cannot tell."""
+
+        def asked(source: Source) -> tuple[Shard, ...] | None:
+            found = source.open_at(instant_ms)
+            return None if found is None else tuple(found)
+
+        return cast("tuple[Shard, ...] | None", self._read("open_at", asked, instant_ms))
+
+    def tips(self, places: Mapping[str, Position], stream_id: str, least_ms: int) -> Tips | None:
+        """Which of the shards have nothing behind these places. ``None``: they were not asked, because the last looks
+        found little, the stream's clock has not reached ``least_ms``, or it is another stream.
+
+        :raises SourceError: if the stream cannot be asked.
+        """
+
+        def asked(source: Source) -> Tips | None:
+            if not self._rest.over(self._clock.monotonic()):
+                return None
+            found: frozenset[str] = frozenset()
+            try:
+                # Before each of the requests, so that what arrives later than this is not promised.
+                at_ms = self._time(source)
+                if at_ms < least_ms or source.identity() != stream_id:
+                    return None
+                found = _at_tip(source, places, self._clock)
+                return Tips(at_ms, {name: places[name] for name in found}, source.retention_ms())
+            finally:
+                self._rest.found(len(found) == len(places), self._clock.monotonic())
+
+        wanted = tuple(sorted((name, str(place)) for name, place in places.items()))
+        return cast("Tips | None", self._read("tips", asked, wanted, stream_id, least_ms))
+
+    def _time(self, source: Source) -> int:
+        there = source.clock_ms()
+        return self._clock.now_ms() - CLOCKS_APART_MS if there is None else there
+
+
+def _at_tip(source: Source, places: Mapping[str, Position], clock: Clock) -> frozenset[str]:
+    def tip(item: tuple[str, Position]) -> bool:
+        try:
+            return _stands_at_tip(source, *item, clock)
+        except StreamNotFound:
+            raise
+        except SourceError:
+            return False  # of this shard nothing is known
+
+    with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="shardbatch-tips") as pool:
+        return frozenset(name for name, found in zip(places, pool.map(tip, places.items()), strict=True) if found)
+
+
+def _stands_at_tip(source: Source, shard_id: str, place: Position, clock: Clock) -> bool:
+    """Whether the service says that nothing is behind a place, and nothing was lost there."""
+    began = clock.monotonic()
+    with closing(cast("Any", source.read(shard_id, place))) as pages:
+        for number, page in enumerate(pages, 1):
+            if page.records.num_rows or page.ended or page.gone or page.checkpoint_gone or page.next != place:
+                return False
+            if page.at_tip:
+                return True
+            if number >= MOST_PAGES or clock.monotonic() - began > MOST_SECONDS:
+                return False
+    return False
+
+
+def names_of(shards: Iterable[Shard]) -> tuple[str, ...]:
+    """The ids of shards, in order."""
+    return tuple(sorted(shard.shard_id for shard in shards))
