@@ -194,10 +194,8 @@ def _has_more(source: Source, shard_id: str, place: Position, clock: Clock) -> b
         for number, page in enumerate(pages, 1):
             if page.records.num_rows or page.ended or page.next != place:
                 return True
-            if page.at_tip:
-                return False
-            if number >= MOST_PAGES or clock.monotonic() - began > MOST_SECONDS:
-                return True
+            if page.at_tip or number >= MOST_PAGES or clock.monotonic() - began > MOST_SECONDS:
+                return not page.at_tip
     return True
 
 

@@ -14,7 +14,6 @@ from shardbatch.hooks.stream_literals import stream_to_json
 if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
 
-    from shardbatch.control.claimable import Claimable
     from shardbatch.control.questions import Answer
     from shardbatch.tasks.application import ApplicationSpec
     from shardbatch.tasks.steps import Steps
@@ -46,7 +45,7 @@ class ClaimWait:
         :raises SourceError: if the stream cannot be asked.
         """
         hook = ShardbatchHook(app_name=spec.app_name, stream=spec.stream, leases=spec.leases)
-        return hook.ask(question(steps))
+        return hook.ask(steps.claimable())
 
     @property
     def pause(self) -> float:
@@ -62,7 +61,7 @@ class ClaimWait:
         if source is None:
             return TimePassed(max(0.0, min(self.pause, deadline - now)))
         return AskingToClaim(
-            question=question(steps).to_json(),
+            question=steps.claimable().to_json(),
             app_name=spec.app_name,
             stream=spec.stream.stream_name,
             leases=spec.leases.to_json(),
@@ -71,15 +70,6 @@ class ClaimWait:
             source=source,
             begin=now + self.pause if self.vain else 0.0,
         )
-
-
-def question(steps: Steps) -> Claimable:
-    """What a run asks before it claims."""
-    from shardbatch.control.claimable import Claimable
-
-    consumer = steps.consumer
-    lease_duration_ms = round(consumer.options.lease_duration.total_seconds() * 1000)
-    return Claimable(consumer.deployment, lease_duration_ms, str(steps.owner), consumer.liveness)
 
 
 def at(instant: float) -> str:

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims that wait for something to claim, in a running triggerer: no worker is held, and the deadline stays."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.airflow_instance import PATIENCE, Deployment
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.timeout(900)]
+
+
+def state(airflow: Deployment, dag_id: str, run_id: str) -> str | None:
+    return airflow.states(dag_id, run_id)["claim"]
+
+
+def defers(airflow: Deployment, dag_id: str, run_id: str) -> None:
+    airflow.client.wait_for_task(dag_id, run_id, "batch.claim", ["deferred"], PATIENCE)
+
+
+def deadlines(airflow: Deployment, dag_id: str, run_id: str, attempt: int = 1) -> list[str]:
+    """Until when the task said that it waits, each time that it was deferred."""
+    return re.findall(r"waits until (\S+) at the latest", airflow.log(dag_id, run_id, "claim", attempt))
+
+
+def test_of_the_runs_that_wait_one_claims_what_comes_and_the_others_wait_on(airflow: Deployment) -> None:
+    for name in ("patient", "hasty"):
+        airflow.create_stream(name, shards=2)
+    first = [airflow.start(name) for name in ("patient", "hasty")]
+    for name, run_id in zip(("patient", "hasty"), first, strict=True):
+        # The first claim ever has something to do: it writes down where the application begins.
+        assert airflow.client.wait_for_run(name, run_id, PATIENCE) == "success"
+    hasty = airflow.start("hasty")
+    runs = [airflow.start("patient") for _ in range(2)]
+    for run_id in runs:
+        defers(airflow, "patient", run_id)
+    sent = airflow.put("patient", 0, 5)
+    wait_until(lambda: airflow.output("patient") == sent, PATIENCE, "one of the runs to claim the records")
+    winner = next(run for run in runs if state(airflow, "patient", run) == "success")
+    (loser,) = set(runs) - {winner}
+    more = airflow.put("patient", 5, 8)
+    assert airflow.client.wait_for_run("patient", loser, PATIENCE) == "success"
+    assert airflow.client.wait_for_run("patient", winner, PATIENCE) == "success"
+    assert airflow.output("patient") == sorted(sent + more)
+    assert len(set(deadlines(airflow, "patient", loser))) == 1
+
+    # At its deadline a run claims and reads once; its work is skipped, and the run is green.
+    assert airflow.client.wait_for_run("hasty", hasty, PATIENCE) == "success"
+    assert deadlines(airflow, "hasty", hasty)
+    assert airflow.states("hasty", hasty)["work"] == "skipped"
+    assert airflow.xcom("hasty", hasty, "read", map_index=0)["stops"] == {"tip": 2}
+
+
+@pytest.mark.long
+def test_a_wait_outlives_its_triggerer_with_the_deadline_that_it_had(airflow: Deployment) -> None:
+    run_id = airflow.start("patient")
+    defers(airflow, "patient", run_id)
+    airflow.instance.restart("triggerer")
+    before = airflow.output("patient")
+    sent = airflow.put("patient", 100, 103)
+    assert airflow.client.wait_for_run("patient", run_id, PATIENCE) == "success"
+    assert airflow.output("patient") == sorted(before + sent)
+    assert len(set(deadlines(airflow, "patient", run_id))) == 1
+
+
+@pytest.mark.long
+def test_a_cleared_claim_waits_anew(airflow: Deployment) -> None:
+    run_id = airflow.client.runs("hasty")[-1]["dag_run_id"]
+    before = deadlines(airflow, "hasty", run_id)
+    assert airflow.again("hasty", run_id) == "success"
+    (after,) = set(deadlines(airflow, "hasty", run_id, attempt=2))
+    assert after > max(before)
