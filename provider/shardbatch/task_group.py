@@ -132,7 +132,8 @@ class StreamBatch(TaskGroup):
         except ConfigurationError as error:
             raise self._wrong(str(error), "") from error
         self._task_args = self._checked(task_args or {})
-        self._require(dag_fault(self.dag) or wait_fault(wait, self.dag.dagrun_timeout))
+        self._require(dag_fault(self.dag))
+        self._require(wait_fault(wait, self.dag.dagrun_timeout))
         self._make_tasks(wait)
 
     # ------------------------------------------------------------------ what the author uses
