@@ -32,6 +32,17 @@ def text(value: str) -> str:
     return f"'{value}'" if _PLAIN.fullmatch(value) else f"CAST(X'{value.encode().hex()}' AS STRING)"
 
 
+def ddl(kind: T.DataType) -> str:
+    """A type in SQL, whatever the names of its fields are."""
+    if isinstance(kind, T.StructType):
+        return f"STRUCT<{', '.join(f'{quoted(field.name)}: {ddl(field.dataType)}' for field in kind.fields)}>"
+    if isinstance(kind, T.ArrayType):
+        return f"ARRAY<{ddl(kind.elementType)}>"
+    if isinstance(kind, T.MapType):
+        return f"MAP<{ddl(kind.keyType)}, {ddl(kind.valueType)}>"
+    return str(kind.simpleString())
+
+
 def misfit(path: Path, reason: str) -> str:
     """What says in SQL that the attribute at a path does not fit."""
     whole = f"concat({', '.join(path)})" if len(path) > 1 else path[0]
@@ -88,12 +99,15 @@ class Shape(ABC):
         members = {**self.members(), "NULL": T.BooleanType()}
         return T.StructType([T.StructField(name, kind) for name, kind in members.items()])
 
-    def misfit(self, it: str, path: Path, *, required: bool = False) -> str:
+    def misfit(self, it: str, path: Path, *, required: bool = False, partly: str = "") -> str:
         """What does not fit; null if it fits.
 
         :param required: whether a missing value, or NULL, does not fit.
+        :param partly: SQL of when it fits all the same.
         """
         without = misfit(path, "is missing or NULL, and the schema says NOT NULL") if required else "NULL"
+        if required and partly:
+            without = f"IF({partly}, NULL, {without})"
         inner = self.inner_misfit(it, path)
         return f"CASE WHEN {it} IS NULL OR {it}.`NULL` IS NOT NULL THEN {without} ELSE {inner} END"
 
@@ -183,13 +197,13 @@ class Number(Scalar):
 def _within_scale(raw: str, scale: int) -> str:
     """Whether a number's text has no digit but zero beyond so many places behind the point."""
     plain = f"{raw} RLIKE '^[+-]?[0-9]*([.][0-9]{{0,{scale}}}0*)?$'"
-    number = f"upper({raw})"
-    mantissa, exponent = f"substring_index({number}, 'E', 1)", f"try_cast(substring_index({number}, 'E', -1) AS INT)"
+    mantissa, exponent = "substring_index(number, 'E', 1)", "try_cast(substring_index(number, 'E', -1) AS INT)"
     digits = f"replace({mantissa}, '.', '')"
     counted = f"trim(TRAILING '0' FROM {digits})"
     behind = f"IF(instr({mantissa}, '.') = 0, 0, length({mantissa}) - instr({mantissa}, '.'))"
     places = f"{behind} - (length({digits}) - length({counted})) - {exponent}"
-    return f"({plain} OR (instr({number}, 'E') > 0 AND ({counted} IN ('', '-', '+') OR {places} <= {scale})))"
+    powered = f"instr(number, 'E') > 0 AND ({counted} IN ('', '-', '+') OR {places} <= {scale})"
+    return f"({plain} OR exists(array(upper({raw})), number -> {powered}))"
 
 
 class Map(Shape):
@@ -217,7 +231,7 @@ class Map(Shape):
     def inner_misfit(self, it: str, path: Path) -> str:
         entry = self.one
         inside = self.values.misfit(f"{entry}.value", (*path, "'.'", f"{entry}.key"), required=self.required)
-        found = _first(f"transform(map_entries({it}.`M`), {entry} -> {inside})")
+        found = first(f"transform(map_entries({it}.`M`), {entry} -> {inside})")
         return f"CASE WHEN {it}.`M` IS NULL THEN {self.other_kind(path)} ELSE {found} END"
 
 
@@ -248,7 +262,7 @@ class List(Shape):
     def inner_misfit(self, it: str, path: Path) -> str:
         place = (*path, "'['", f"CAST({self.at} AS STRING)", "']'")
         inside = self.elements.misfit(self.one, place, required=self.required)
-        found = _first(f"transform({it}.`L`, ({self.one}, {self.at}) -> {inside})")
+        found = first(f"transform({it}.`L`, ({self.one}, {self.at}) -> {inside})")
         cases = [f"WHEN {it}.`L` IS NOT NULL THEN {found}"]
         if isinstance(self.elements, Scalar):
             all_fit = f"{self.one} -> {self.elements.fits(self.one)}"
@@ -292,22 +306,23 @@ class Item(Shape):
         pairs = [f"{text(n)}, {shape.value(f'{attributes}.{quoted(n)}')}" for n, shape in self.shapes.items()]
         return f"IF({attributes} IS NULL, NULL, named_struct({', '.join(pairs)}))"
 
-    def misfit_of(self, attributes: str, path: Path, *, partly: bool = False) -> str:
+    def misfit_of(self, attributes: str, path: Path, *, partly: str = "") -> str:
         """The first attribute that does not fit.
 
-        :param partly: whether attributes may be missing even if the schema says NOT NULL.
+        :param partly: SQL of when attributes may be missing even if the schema says NOT NULL.
         """
         found = [
             self.shapes[field.name].misfit(
                 f"{attributes}.{quoted(field.name)}",
                 (*path, text(f".{field.name}")),
-                required=not (field.nullable or partly),
+                required=not field.nullable,
+                partly=partly,
             )
             for field in self.fields
         ]
         return f"coalesce({', '.join(found)})"
 
 
-def _first(misfits: str) -> str:
+def first(misfits: str) -> str:
     """The first of an array that is not null."""
     return f"get(filter({misfits}, found -> found IS NOT NULL), 0)"

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
     from shardbatch.spark.batch import SparkBatch
 
-_CHANGE, _FOUND, _CORRUPT = "__shardbatch_change", "__shardbatch_found", "__shardbatch_corrupt"
-#: The columns of a frame of changes, and the images behind three of them.
+_CHANGE, _MISFIT, _FOUND = "__shardbatch_change", "__shardbatch_misfit", "__shardbatch_found"
+_CORRUPT = "__shardbatch_corrupt"
+#: An image of a change and its number; all images in the types of the schema.
+_IMAGE, _AT, _VALUES = "__shardbatch_image", "__shardbatch_at", "__shardbatch_values"
+#: The columns of a frame of changes, and the images behind three of them; the keys come first.
 _IMAGES = {"keys": "Keys", "new": "NewImage", "old": "OldImage"}
 #: Views of a stream that carry the image after the change.
 _WITH_NEW = ("NEW_IMAGE", "NEW_AND_OLD_IMAGES")
@@ -55,10 +58,11 @@ class Changes:
     def frame(self) -> DataFrame:
         """One row for each record. An action on the frame fails at a record that does not fit the schema; the error
         names the shard, the sequence number, the attribute and the reason. So no record is lost unseen."""
-        found, place = self._misfit(), "'. Shard ', shard_id, ', sequence number ', sequence_number"
-        what = f"'A change does not fit the schema: ', ({found}).path, ' ', ({found}).reason, {place}"
-        remedy = "'. Correct the schema, or take such records apart with .apart().'"
-        return self._typed(f"raise_error(concat({what}, {remedy}))")
+        place = "'. Shard ', shard_id, ', sequence number ', sequence_number"
+        what = f"'A change does not fit the schema: ', {_MISFIT}.path, ' ', {_MISFIT}.reason, {place}"
+        failed = f"raise_error(concat({what}, '. Correct the schema, or take such records apart with .apart().'))"
+        either = f"IF({_MISFIT} IS NULL, {self._typed()}, {failed})"
+        return self._shown(f"transform(array({self._misfit()}), {_MISFIT} -> {either})")
 
     def apart(self) -> Apart:
         """The changes that fit, and apart from them the records that do not, each with the attribute and the reason.
@@ -66,50 +70,63 @@ class Changes:
         Every record is in one of the two frames. Write both: the commit of the batch counts both as done, and the
         records do not come again.
         """
-        from pyspark.sql import functions as F
-
-        found = F.expr(f"explode(filter(array({self._misfit()}), found -> found IS NOT NULL))").alias(_FOUND)
-        rejects = self._parsed().select(*self._records.columns, found)
+        fitting = f"filter(array({self._misfit()}), {_MISFIT} -> {_MISFIT} IS NULL)"
+        others = f"filter(array({self._misfit()}), {_MISFIT} -> {_MISFIT} IS NOT NULL)"
         told = (self._version().alias("version"), f"{_FOUND}.path", f"{_FOUND}.reason")
-        return Apart(self._typed("array()"), rejects.select(*self._records.columns, *told))
+        return Apart(
+            self._shown(f"transform({fitting}, {_MISFIT} -> {self._typed()})"),
+            self._found(others).select(*self._records.columns, *told),
+        )
 
-    def _parsed(self) -> DataFrame:
+    def _found(self, of_change: str) -> DataFrame:
+        """The records, each with every element of the array that SQL makes of its change.
+
+        The change is bound by a lambda. So it is parsed once, and its fields are read from the rows that the parser
+        made. Were it a column of a frame, it would be copied into a row of Spark's own form, in which reading a field
+        takes many times as long. A generator comes before any condition of the author's, which a filter does not.
+        """
         from pyspark.sql import functions as F
+
+        found = F.expr(f"explode(flatten(transform(array({self._parsed()}), {_CHANGE} -> {of_change})))")
+        return self._records.select(*self._records.columns, found.alias(_FOUND))
+
+    def _parsed(self) -> str:
         from pyspark.sql.types import StringType, StructField, StructType
+
+        from shardbatch.spark.attribute_values import ddl, text
 
         images = [StructField(name, self._item.attributes()) for name in self._images.values()]
         wire = StructType([*images, StructField(_CORRUPT, StringType())])
-        text = F.col("data").cast("string")
-        parsed = F.from_json(text, wire, {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"})
-        # Behind a generator it is evaluated once, not once for each expression that uses it.
-        return self._records.select("*", F.explode(F.array(parsed)).alias(_CHANGE))
+        options = f"map('columnNameOfCorruptRecord', '{_CORRUPT}', 'mode', 'PERMISSIVE')"
+        return f"from_json(CAST(data AS STRING), {text(ddl(wire))}, {options})"
 
-    def _typed(self, otherwise: str) -> DataFrame:
-        from pyspark.sql import functions as F
+    def _typed(self) -> str:
+        """SQL of the images of a change in the types of the schema."""
+        typed = f"transform({self._wanted()}, {_IMAGE} -> {self._item.value_of(_IMAGE)})"
+        images = [f"'{name}', get({_VALUES}, {at})" for at, name in enumerate(self._images)]
+        return f"get(transform(array({typed}), {_VALUES} -> named_struct({', '.join(images)})), 0)"
 
-        images = [f"'{name}', {self._item.value_of(f'{_CHANGE}.{image}')}" for name, image in self._images.items()]
-        typed = f"array(named_struct({', '.join(images)}))"
-        # Inside a generator, because a condition of the author's could come before a filter of ours.
-        tested = F.expr(f"explode(CASE WHEN {self._misfit()} IS NULL THEN {typed} ELSE {otherwise} END)").alias(_FOUND)
-        frame = self._parsed().select(*self._records.columns, tested)
+    def _wanted(self) -> str:
+        return f"array({', '.join(f'{_CHANGE}.{image}' for image in self._images.values())})"
+
+    def _shown(self, typed: str) -> DataFrame:
+        frame = self._found(typed)
         return frame.select(*[column.alias(name) for name, column in self._columns().items()])
 
     def _misfit(self) -> str:
         """SQL that says what of a record does not fit; null if all fits."""
-        from shardbatch.spark.attribute_values import misfit
+        from shardbatch.spark.attribute_values import first, misfit
 
         foreign = f"{_CHANGE}.{_CORRUPT} IS NOT NULL OR {_CHANGE}.Keys IS NULL OR attributes['event_name'] IS NULL"
         cases = [f"WHEN {foreign} THEN {misfit((_literal('data'),), 'is not a change of a DynamoDB stream')}"]
         if self._latest:
             without = f"attributes['event_name'] <> 'REMOVE' AND {_CHANGE}.NewImage IS NULL"
             cases.append(f"WHEN {without} THEN {misfit((_literal('new'),), 'is missing')}")
-        found = [
-            f"IF({_CHANGE}.{image} IS NULL, NULL, "
-            + self._item.misfit_of(f"{_CHANGE}.{image}", (_literal(name),), partly=name == "keys")
-            + ")"
-            for name, image in self._images.items()
-        ]
-        return f"CASE {' '.join(cases)} ELSE coalesce({', '.join(found)}) END"
+        # The images have one schema, so its tests stand here once for all of them.
+        names = ", ".join(map(_literal, self._images))
+        inside = self._item.misfit_of(_IMAGE, (f"get(array({names}), {_AT})",), partly=f"{_AT} = 0")
+        found = f"transform({self._wanted()}, ({_IMAGE}, {_AT}) -> IF({_IMAGE} IS NULL, NULL, {inside}))"
+        return f"CASE {' '.join(cases)} ELSE {first(found)} END"
 
     def _columns(self) -> dict[str, Column]:
         from pyspark.sql import functions as F
