@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shardbatch.core.choices import ShardEnd as ShardEnd
     from shardbatch.core.limits import ReadLimits as ReadLimits
     from shardbatch.core.policies import ClaimOptions as ClaimOptions
     from shardbatch.core.policies import GapPolicy as GapPolicy
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from shardbatch.params import batch_params as batch_params
     from shardbatch.sensors.backlog import BacklogSensor as BacklogSensor
     from shardbatch.sensors.committed_up_to import CommittedUpToSensor as CommittedUpToSensor
+    from shardbatch.sensors.lineage_complete import LineageCompleteSensor as LineageCompleteSensor
+    from shardbatch.sensors.shard_closed import ShardClosedSensor as ShardClosedSensor
     from shardbatch.sources.dynamodb.options import StreamView as StreamView
     from shardbatch.sources.kinesis.options import Deaggregate as Deaggregate
     from shardbatch.sources.kinesis.options import FanOut as FanOut
@@ -83,6 +86,7 @@ _HOMES = {
     "ImportPositionsOperator": "operators.position_actions",
     "Intervals": "core.policies",
     "KinesisStream": "hooks.kinesis",
+    "LineageCompleteSensor": "sensors.lineage_complete",
     "Outputs": "core.policies",
     "ParkBatchOperator": "operators.actions",
     "Policies": "core.policies",
@@ -95,6 +99,8 @@ _HOMES = {
     "ResetOperator": "operators.actions",
     "SQLLeases": "hooks.leases",
     "SetAsideBatchOperator": "operators.actions",
+    "ShardClosedSensor": "sensors.shard_closed",
+    "ShardEnd": "core.choices",
     "ShardErrors": "core.policies",
     "ShardbatchHook": "hooks.shardbatch",
     "Sink": "core.policies",

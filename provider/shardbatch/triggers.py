@@ -155,6 +155,8 @@ class Asking(BaseTrigger):
                     return {"outcome": "reached", "told": dict(answer.told or {})}
                 if answer.never:
                     return {"outcome": "failed", "why": answer.why}
+                if answer.then is not None:  # it has to stand among the literals, for another triggerer to go on
+                    return {"outcome": "settled", "question": answer.then.to_json(), "why": answer.why}
                 if answer.why != why:
                     self.log.info("%s", answer.why)
                 why = answer.why

@@ -39,14 +39,20 @@ class Rest:
     def __init__(self, shortest_s: float = 60.0, longest_s: float = 960.0) -> None:
         self._shortest_s, self._longest_s = shortest_s, longest_s
         self._pause_s, self._until = 0.0, float("-inf")
+        #: What the last look found missing.
+        self.note = ""
 
     def over(self, now: float) -> bool:
         """Whether the pause is over, by a clock that only runs forward."""
         return now >= self._until
 
-    def found(self, everything: bool, now: float) -> None:
-        """A look ended, with all tips or without."""
-        self._pause_s = 0.0 if everything else min(self._longest_s, max(self._shortest_s, 2 * self._pause_s))
+    def found(self, missing: str, now: float) -> None:
+        """A look ended; ``missing`` says which tips it did not find, and is empty if it found all. Of several questions
+        of one look, the first that missed some counts."""
+        if not self.over(now):
+            return
+        self.note = missing
+        self._pause_s = 0.0 if not missing else min(self._longest_s, max(self._shortest_s, 2 * self._pause_s))
         self._until = now + self._pause_s
 
 
@@ -104,7 +110,7 @@ def _made(make: Callable[[], Any]) -> _Step:
 class SharedStore:
     """The rows of a store, read along a path: a :class:`shardbatch.core.ports.LeaseStore` that writes nothing.
 
-    :param opened: the store; it is opened at the first read that nobody has made yet, and closed by :meth:`close`.
+    :param opened: the store; it is opened at the first read that was not made before, and closed by :meth:`close`.
     """
 
     def __init__(self, path: Path, opened: Callable[[], AbstractContextManager[LeaseStore]]) -> None:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
 from shardbatch.control.shared_look import Path, Rest
@@ -15,6 +15,7 @@ from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.ports import SYSTEM_CLOCK, Capabilities, Clock, Source
 from shardbatch.core.position import Position
 from shardbatch.core.shard import Shard
+from shardbatch.core.tips import Tips
 from shardbatch.errors import SourceError, StreamNotFound
 
 #: Shards that one look asks for their tips, at the most, and how many at a time.
@@ -31,23 +32,11 @@ class Listing:
     torn: str = ""
 
 
-@dataclass(frozen=True)
-class Tips:
-    """Which shards had nothing behind a place, and when: at ``at_ms`` of the stream's clock, or later.
-
-    ``places`` has the place of each of them. ``retention_ms`` is the stream's now.
-    """
-
-    at_ms: int
-    places: Mapping[str, Position] = field(default_factory=dict)
-    retention_ms: int | None = None
-
-
 class StreamLook:
     """The stream, read along a path, so that all questions of a look share it.
 
     :param name: tells streams apart among all that read along such paths.
-    :param opened: the source; it is opened at the first read that nobody has made yet, and closed by :meth:`close`.
+    :param opened: the source; it is opened at the first read that was not made before, and closed by :meth:`close`.
     """
 
     def __init__(
@@ -104,29 +93,36 @@ class StreamLook:
 
         return cast("tuple[Shard, ...] | None", self._read("open_at", asked, instant_ms))
 
-    def tips(self, places: Mapping[str, Position], stream_id: str, least_ms: int) -> Tips | None:
-        """Which of the shards have nothing behind these places. ``None``: they were not asked, because the last looks
-        found little, the stream's clock has not reached ``least_ms``, or it is another stream.
+    def rest(self) -> str:
+        """What the last look at tips found missing, if it is too early to ask for them again; else empty."""
+        early = self._path.read(("rest", self._name), lambda: not self._rest.over(self._clock.monotonic()))
+        return self._rest.note if early else ""
 
+    def clock_of(self, stream_id: str) -> int | None:
+        """The stream's time, if it is that stream."""
+        return cast(
+            "int | None",
+            self._read("clock_of", lambda there: self._time(there) if there.identity() == stream_id else None),
+        )
+
+    def tips(self, places: Mapping[str, Position], from_ms: int) -> Tips:
+        """Which of the shards have nothing behind these places.
+
+        :param from_ms: the stream's time before each of the requests: what arrives later is not promised.
         :raises SourceError: if the stream cannot be asked.
         """
 
-        def asked(source: Source) -> Tips | None:
-            if not self._rest.over(self._clock.monotonic()):
-                return None
-            found: frozenset[str] = frozenset()
-            try:
-                # Before each of the requests, so that what arrives later than this is not promised.
-                at_ms = self._time(source)
-                if at_ms < least_ms or source.identity() != stream_id:
-                    return None
-                found = _at_tip(source, places, self._clock)
-                return Tips(at_ms, {name: places[name] for name in found}, source.retention_ms())
-            finally:
-                self._rest.found(len(found) == len(places), self._clock.monotonic())
+        def asked(source: Source) -> Tips:
+            found = _at_tip(source, places, self._clock)
+            return Tips(from_ms, {name: places[name] for name in found}, source.retention_ms())
 
         wanted = tuple(sorted((name, str(place)) for name, place in places.items()))
-        return cast("Tips | None", self._read("tips", asked, wanted, stream_id, least_ms))
+        return cast("Tips", self._read("tips", asked, wanted, from_ms))
+
+    def looked(self, missing: str) -> None:
+        """A look at tips is over; ``missing`` says what it did not find, and is empty if nothing. The more often that
+        happens in a row, the later they may be asked for again."""
+        self._path.read(("looked", self._name), lambda: self._rest.found(missing, self._clock.monotonic()))
 
     def unread(self, places: Mapping[str, Position]) -> str | None:
         """One of the shards that has something behind its place, or of which that is not known; ``None`` if none has.

@@ -25,7 +25,9 @@ class CommittedUpToSensor(WaitingSensor):
 
     A DAG that works on an hour or a day of a stream begins with it: what it reads then is all that there is. The answer
     is a promise about the stream's own clock. It comes at the earliest with the commit of a run that read more than a
-    minute after the instant, because arrival times run backwards a little.
+    minute after the instant, because arrival times run backwards a little. Where no run reads, and ``stream`` is not
+    only a name, the sensor itself asks idle shards for what lies behind their checkpoints, and needs no run if that is
+    nothing.
 
     Its output has ``watermark_ms`` and ``complete_from_ms``, in milliseconds since the epoch, UTC.
 

@@ -19,6 +19,7 @@ from shardbatch.hooks.stream_literals import stream_to_json
 from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final, final_errors
 from shardbatch.operators.rendering import RendersOnce, place
+from shardbatch.tasks.asset_event import clearing_of
 from shardbatch.tasks.deadline import deadline_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     from shardbatch.control.questions import Answer, Question
 
+#: The key under which stands what the first look has settled.
+QUESTION = "question"
 #: How much longer than its deadline Airflow waits for the triggerer.
 SLACK = timedelta(minutes=2)
 #: Seconds between two looks of a deferred sensor, at the least.
@@ -33,7 +36,7 @@ SHORTEST_S = 1.0
 
 
 class WaitingSensor(RendersOnce, BaseSensorOperator):
-    """Waits until the rows of an application say something. It reads the lease store only.
+    """Waits until the rows of an application say something. It reads the lease store, and the stream if it has to.
 
     ``timeout`` is one deadline from the first try on: neither a retry, nor a deferral, nor a restart of the triggerer
     begins it anew; only clearing the task does. While the lease store cannot be reached, the sensor waits on.
@@ -89,22 +92,26 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
         with final_errors():
             if not self.deferrable:
                 return super().execute(context)
-            question = self.question(context)
+            question = self._kept_question(context)
             deadline = self._deadline(context)
             answer = self._asked(question)
             found = self._judged(answer)
             if found is not None:
                 return found
+            if answer.then is not None:
+                question = self._keep(context, answer.then)
         return self._defer(question, deadline, answer.why)
 
     def poke(self, context: Context) -> bool | PokeReturnValue:
         """Look once."""
         with final_errors():
-            question = self.question(context)
+            question = self._kept_question(context)
             deadline = self._deadline(context)
             answer = self._asked(question)
             if answer.never:
                 raise final(WaitEnded(answer.why))
+            if answer.then is not None:
+                self._keep(context, answer.then)
         self._tell(answer)
         if not answer.reached and time.time() >= deadline:
             raise self._time_is_over(answer.why)
@@ -115,9 +122,32 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
         if event["outcome"] == "reached":
             self.log.info("Reached: %s", event["told"])
             return event["told"]
+        if event["outcome"] == "settled":
+            from shardbatch.control.questions import question_of
+
+            question = self._keep(context, question_of(event["question"]))
+            return self._defer(question, self._deadline(context), event["why"])
         if event["outcome"] == "timeout":
             raise self._time_is_over(event["why"])
         raise self._failure(event["why"])
+
+    def _kept_question(self, context: Context) -> Question:
+        """What is asked: as the first look of this clearing has settled it, if it had something to settle.
+
+        :raises ConfigurationError: for a value that cannot be asked for.
+        """
+        from shardbatch.control.questions import question_of
+
+        kept = context["task_state_store"].get(QUESTION)
+        if isinstance(kept, dict) and kept.get("clearing") == clearing_of(context["dag_run"], context["ti"]):
+            return question_of(kept["question"])  # type: ignore[arg-type]
+        return self.question(context)
+
+    def _keep(self, context: Context, question: Question) -> Question:
+        """The question from now on, until the task is cleared."""
+        clearing = clearing_of(context["dag_run"], context["ti"])
+        context["task_state_store"].set(QUESTION, {"clearing": clearing, "question": question.to_json()})
+        return question
 
     def _deadline(self, context: Context) -> float:
         """When the wait ends, in seconds of the epoch: it stands since the first try of this clearing."""

@@ -127,12 +127,15 @@ def test_looks_that_find_little_are_followed_by_ever_longer_pauses() -> None:
     rest, now, pauses = Rest(shortest_s=60, longest_s=300), 0.0, []
     for _ in range(5):
         assert rest.over(now)
-        rest.found(False, now)
+        rest.found("s-1", now)
         end = next(second for second in range(1000) if rest.over(now + second))
         pauses.append(end)
         now += end
     assert pauses == [60, 120, 240, 300, 300]
-    rest.found(True, now)
+    assert rest.note == "s-1"
+    rest.found("", now)
     assert rest.over(now), "a look that found all may be followed by another at once"
-    rest.found(False, now)
-    assert rest.over(now + 60)
+    rest.found("s-1", now)
+    rest.found("s-2", now)
+    rest.found("", now)
+    assert (rest.over(now + 59), rest.over(now + 60), rest.note) == (False, True, "s-1"), "one pause for one look"
