@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`airflow backfill create` over days around a change of clocks, beside the live application and over a run of it."""
+"""`airflow backfill create` over days around a change of clocks, beside live runs and over one that was there (R95)."""
 
 from __future__ import annotations
 

@@ -67,6 +67,22 @@ def test_a_wait_outlives_its_triggerer_with_the_deadline_that_it_had(airflow: De
 
 
 @pytest.mark.long
+def test_a_run_that_waits_takes_over_what_a_failed_run_left(airflow: Deployment) -> None:
+    """The triggerer asks Airflow whether the run is over that holds all shards, until it is."""
+    told, before = airflow.tell("fail-patient"), airflow.output("patient")
+    sent = airflow.put("patient", 200, 203)
+    fails = airflow.start("patient")
+    airflow.client.wait_for_task("patient", fails, "batch.claim", ["success"], PATIENCE)
+    waits = airflow.start("patient")
+    assert airflow.client.wait_for_run("patient", fails, PATIENCE) == "failed"
+    assert airflow.client.wait_for_run("patient", waits, PATIENCE) == "success"
+    told.unlink()
+    assert airflow.xcom("patient", waits, "claim", "outcome") == "adopted"
+    assert airflow.output("patient") == sorted(before + sent)
+    assert "No triggerer" not in airflow.log("patient", waits, "claim")
+
+
+@pytest.mark.long
 def test_a_cleared_claim_waits_anew(airflow: Deployment) -> None:
     run_id = airflow.client.runs("hasty")[-1]["dag_run_id"]
     before = deadlines(airflow, "hasty", run_id)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The DAGs of test_backfills.py, with intervals, and of test_claim_waits.py, whose claims wait. Batches go to a file
-each."""
+each; `fail-<dag>` makes the first attempt of each batch fail."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ def work(name: str, manifest_uri: str, batch_id: str, attempt: int) -> None:
 
     from shardbatch import open_batch
 
+    if (FOLDER / f"fail-{name}").exists() and attempt == 1:
+        raise RuntimeError("the work fails because the test says so")
     data = [value.decode() for value in open_batch(manifest_uri).to_arrow()["data"].to_pylist()]
     folder = FOLDER / "out" / name
     folder.mkdir(parents=True, exist_ok=True)
