@@ -26,14 +26,14 @@ def deadlines(airflow: Deployment, dag_id: str, run_id: str, attempt: int = 1) -
     return re.findall(r"waits until (\S+) at the latest", airflow.log(dag_id, run_id, "claim", attempt))
 
 
+def enrolled(airflow: Deployment, dag_id: str) -> None:
+    """The first run: it has something to claim, since it writes down where the application begins."""
+    airflow.create_stream(dag_id, shards=2)
+    assert airflow.run(dag_id)[1] == "success"
+
+
 def test_of_the_runs_that_wait_one_claims_what_comes_and_the_others_wait_on(airflow: Deployment) -> None:
-    for name in ("patient", "hasty"):
-        airflow.create_stream(name, shards=2)
-    first = [airflow.start(name) for name in ("patient", "hasty")]
-    for name, run_id in zip(("patient", "hasty"), first, strict=True):
-        # The first claim ever has something to do: it writes down where the application begins.
-        assert airflow.client.wait_for_run(name, run_id, PATIENCE) == "success"
-    hasty = airflow.start("hasty")
+    enrolled(airflow, "patient")
     runs = [airflow.start("patient") for _ in range(2)]
     for run_id in runs:
         defers(airflow, "patient", run_id)
@@ -46,12 +46,6 @@ def test_of_the_runs_that_wait_one_claims_what_comes_and_the_others_wait_on(airf
     assert airflow.client.wait_for_run("patient", winner, PATIENCE) == "success"
     assert airflow.output("patient") == sorted(sent + more)
     assert len(set(deadlines(airflow, "patient", loser))) == 1
-
-    # At its deadline a run claims and reads once; its work is skipped, and the run is green.
-    assert airflow.client.wait_for_run("hasty", hasty, PATIENCE) == "success"
-    assert deadlines(airflow, "hasty", hasty)
-    assert airflow.states("hasty", hasty)["work"] == "skipped"
-    assert airflow.xcom("hasty", hasty, "read", map_index=0)["stops"] == {"tip": 2}
 
 
 @pytest.mark.long
@@ -83,9 +77,14 @@ def test_a_run_that_waits_takes_over_what_a_failed_run_left(airflow: Deployment)
 
 
 @pytest.mark.long
-def test_a_cleared_claim_waits_anew(airflow: Deployment) -> None:
-    run_id = airflow.client.runs("hasty")[-1]["dag_run_id"]
+def test_at_its_deadline_a_run_claims_and_reads_once_and_waits_anew_when_it_is_cleared(airflow: Deployment) -> None:
+    enrolled(airflow, "hasty")
+    run_id = airflow.start("hasty")
+    assert airflow.client.wait_for_run("hasty", run_id, PATIENCE) == "success"
+    assert airflow.states("hasty", run_id)["work"] == "skipped"
+    assert airflow.xcom("hasty", run_id, "read", map_index=0)["stops"] == {"tip": 2}
     before = deadlines(airflow, "hasty", run_id)
+    assert before
     assert airflow.again("hasty", run_id) == "success"
     (after,) = set(deadlines(airflow, "hasty", run_id, attempt=2))
     assert after > max(before)
