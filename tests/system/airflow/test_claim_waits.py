@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -88,3 +89,18 @@ def test_at_its_deadline_a_run_claims_and_reads_once_and_waits_anew_when_it_is_c
     assert airflow.again("hasty", run_id) == "success"
     (after,) = set(deadlines(airflow, "hasty", run_id, attempt=2))
     assert after > max(before)
+
+
+@pytest.mark.long
+def test_a_run_over_an_interval_that_has_just_ended_is_away_until_nothing_can_be_missing(airflow: Deployment) -> None:
+    before = airflow.output("patient")
+    begin = datetime.now(UTC) - timedelta(milliseconds=50)
+    sent = airflow.put("patient", 300, 303)
+    end = datetime.now(UTC) + timedelta(milliseconds=50)
+    conf = {"batch.from": begin.isoformat(), "batch.to": end.isoformat()}
+    run_id = airflow.start("patient", conf=conf)
+    defers(airflow, "patient", run_id)
+    assert not [row for row in airflow.leases("patient") if row.lease_owner]
+    assert airflow.client.wait_for_run("patient", run_id, PATIENCE) == "success"
+    assert datetime.now(UTC) - end > timedelta(minutes=1)
+    assert airflow.output("patient") == sorted(before + sent)
