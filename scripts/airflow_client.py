@@ -188,6 +188,18 @@ class AirflowClient:
         answer = self.call("GET", path, map_index=map_index, full_content="true")["content"]
         return "\n".join(line if isinstance(line, str) else _log_line(line) for line in answer)
 
+    def question(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
+        """What a task asks a person: its `subject`, `body` and `options`."""
+        found: dict[str, Any] = self.call(
+            "GET", f"{self._run(dag_id, run_id)}/taskInstances/{quote(task_id)}/-1/hitlDetails"
+        )
+        return found
+
+    def answer(self, dag_id: str, run_id: str, task_id: str, *options: str) -> None:
+        """Answers what a task asks a person."""
+        body = {"chosen_options": list(options), "params_input": {}}
+        self.call("PATCH", f"{self._run(dag_id, run_id)}/taskInstances/{quote(task_id)}/-1/hitlDetails", body)
+
     def _run(self, dag_id: str, run_id: str) -> str:
         return f"dags/{quote(dag_id)}/dagRuns/{quote(run_id, safe='')}"
 

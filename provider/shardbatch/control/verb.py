@@ -25,7 +25,7 @@ class Argument:
     :param field: its name as the operator has it, default: ``name``.
     :param required: whether it must be given, default no.
     :param many: whether it may be given again, default no.
-    :param switch: whether it is a switch, default no; a switch is off by default.
+    :param switch: whether it is a switch, default no; then what was given may also be the text of a template.
     :param default: its default value on the command line.
     :param parse: makes a value from its text, and raises ``ValueError`` for an invalid text. Default: it stays a text.
     :param read: converts the given value for the use-case; default: unchanged.
@@ -59,6 +59,7 @@ FORCE = Argument(
     "--force",
     "Also what an owner is, or may be, at work on; that run then fails without having changed anything",
     switch=True,
+    default=False,
 )
 
 
@@ -110,7 +111,12 @@ class Verb:
 
         :raises ConfigurationError: if something that was given cannot be read.
         """
-        found = {argument.name: given(argument) for argument in self.arguments}
+        from shardbatch.core.choices import flag_of
+
+        found = {
+            argument.name: flag_of(argument.parameter, given(argument)) if argument.switch else given(argument)
+            for argument in self.arguments
+        }
         readers = {argument.name: argument.read for argument in self.arguments if argument.read is not None}
         return {name: readers[name](value) if name in readers else value for name, value in found.items()}
 

@@ -41,7 +41,7 @@ IN_SCOPE = Argument(
 )
 SCOPE = Argument("scope", "--scope", "The interval run that it belongs to. Default: the live application", default="")
 SHARDS = Argument("shards", "--shard", "This shard (may be repeated)", many=True, read=names)
-ALL = Argument("every", "--all", "All shards, for which it can be done", switch=True)
+ALL = Argument("every", "--all", "All shards, for which it can be done", switch=True, default=False)
 ROOT = Argument("root", "--root", "The output root, as the application names it; any spelling works", required=True)
 
 OF_BATCH = (ONE_BATCH, IN_SCOPE)

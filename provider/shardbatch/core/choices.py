@@ -32,6 +32,8 @@ class ShardEnd(Choice):
 
 C = TypeVar("C", bound=Choice)
 
+_FLAGS = {"true": True, "false": False}
+
 #: The states of a shard that commands show and choose by, in the order in which they sort: first what waits for a step.
 SHARD_STATES = ("landed", "frozen", "held", "free", "completed")
 
@@ -52,3 +54,15 @@ def chosen(kind: type[C], value: object, said: str, *, other: str = "") -> C:
     words = [repr(item) for item in kind] + ([other] if other else [])
     listed = " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
     raise ConfigurationError(f"{said} is not known.", remedy=f"Choose {listed}.")
+
+
+def flag_of(name: str, value: bool | str) -> bool:
+    """The value of an argument that is a switch, also if a template made a text of it: ``true`` or ``false``, in upper
+    or lower case.
+
+    :raises ConfigurationError: for another text.
+    """
+    flag = _FLAGS.get(str(value).strip().lower())
+    if flag is None:
+        raise ConfigurationError(f"{name}={value!r} is not known.", remedy="It is true or false.")
+    return flag

@@ -9,6 +9,8 @@ from datetime import timedelta
 from shardbatch.core.stop import Stop
 from shardbatch.errors import ConfigurationError
 
+#: The longest time, a year in seconds, and the largest number that a run may ask for; more is a slip of the pen.
+LONGEST_S, LARGEST = 366 * 86_400, 2**53
 #: The types of limits for which a wrong one is likely.
 KINDS = {"duration": timedelta, "run_duration": timedelta, "concurrency": int}
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from shardbatch.core.choices import flag_of
 from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import ConfigurationError, OwnerUnknown, VerbRefused
 from shardbatch.hooks.leases import Leases
@@ -22,19 +23,6 @@ from shardbatch.tasks.actions import Actions
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-_FLAGS = {"true": True, "false": False}
-
-
-def flag_of(name: str, value: bool | str) -> bool:
-    """The value of an argument that is a switch, also if a template made a text of it.
-
-    :raises ConfigurationError: for another text.
-    """
-    flag = _FLAGS.get(str(value).lower())
-    if flag is None:
-        raise ConfigurationError(f"{name}={value!r} is not known.", remedy="It is true or false.")
-    return flag
 
 
 class ActionOperator(RendersOnce):
@@ -149,7 +137,9 @@ class UnparkBatchOperator(_OfBatch):
 class _OfBatchForced(_OfBatch):
     """An action on one batch; with ``force`` also while its owner is at work."""
 
-    def __init__(self, *, force: bool = False, **kwargs: Any) -> None:
+    template_fields: Sequence[str] = (*_OfBatch.template_fields, "force")
+
+    def __init__(self, *, force: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.force = force
 
@@ -161,7 +151,8 @@ class SetAsideBatchOperator(_OfBatchForced):
 
     ``batch_id`` and ``scope`` are as for :class:`ParkBatchOperator`.
 
-    :param force: act even if the owner is at work; its commit then fails without having changed anything. Default no.
+    :param force: act even if the owner is at work; its commit then fails without having changed anything. Default no;
+        templated: ``true`` or ``false``.
     """
 
     verb = "set-aside"
@@ -178,7 +169,8 @@ class DropBatchOperator(_OfBatchForced):
 
     ``batch_id`` and ``scope`` are as for :class:`ParkBatchOperator`.
 
-    :param force: act even if the owner is at work; its commit then fails without having changed anything. Default no.
+    :param force: act even if the owner is at work; its commit then fails without having changed anything. Default no;
+        templated: ``true`` or ``false``.
     """
 
     verb = "drop"
@@ -216,14 +208,16 @@ class AcceptGapOperator(ActionOperator):
     """Lets shards go on after a gap of records that expired unread.
 
     :param shards: these, templated; or
-    :param every: all shards that wait because of a gap, default no.
+    :param every: all shards that wait because of a gap, default no; templated: ``true`` or ``false``.
     :param scope: that of an interval run, templated; default: the live application.
     """
 
     verb = "accept-gap"
-    template_fields: Sequence[str] = (*ActionOperator.template_fields, "shards", "scope")
+    template_fields: Sequence[str] = (*ActionOperator.template_fields, "shards", "every", "scope")
 
-    def __init__(self, *, shards: Sequence[str] = (), every: bool = False, scope: str = "", **kwargs: Any) -> None:
+    def __init__(
+        self, *, shards: Sequence[str] = (), every: bool | str = False, scope: str = "", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.shards = shards
         self.every = every
@@ -235,22 +229,23 @@ class ResetOperator(ActionOperator):
 
     :param to: ``TRIM_HORIZON``, an instant (aware ``datetime`` or ISO text), or for one shard a checkpoint; templated.
     :param shards: these, templated; or
-    :param every: all, default no.
+    :param every: all, default no; templated: ``true`` or ``false``.
     :param stream_id: with ``every``: the stream was created again and now has this identity; templated.
-    :param force: also take leases whose owner may still be at work; that owner loses them. Default no.
+    :param force: also take leases whose owner may still be at work; that owner loses them. Default no; templated:
+        ``true`` or ``false``.
     """
 
     verb = "reset"
-    template_fields: Sequence[str] = (*ActionOperator.template_fields, "to", "shards", "stream_id")
+    template_fields: Sequence[str] = (*ActionOperator.template_fields, "to", "shards", "every", "stream_id", "force")
 
     def __init__(
         self,
         *,
         to: str | datetime | None = None,
         shards: Sequence[str] = (),
-        every: bool = False,
+        every: bool | str = False,
         stream_id: str | None = None,
-        force: bool = False,
+        force: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

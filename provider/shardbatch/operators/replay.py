@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import DagRunTriggerException
 
+from shardbatch.core.choices import flag_of
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.settings import chosen_leases
 from shardbatch.hooks.streams import Stream
-from shardbatch.operators.actions import flag_of
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.rendering import RendersOnce, place
 from shardbatch.tasks.replay import order_replay

@@ -13,15 +13,13 @@ from typing import Any
 
 from shardbatch.core.choices import chosen
 from shardbatch.core.interval import Interval
-from shardbatch.core.limits import ReadLimits
+from shardbatch.core.limits import LARGEST, LONGEST_S, ReadLimits
 from shardbatch.core.owner import Mode
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.errors import ConfigurationError
 
 #: What an incremental run may ask: an interval is read whole.
 LIMITS = ("max_shards", "duration_s", "run_duration_s", "records", "bytes")
-#: The longest time, a year in seconds, and the largest number that a run may ask for; more is a slip of the pen.
-LONGEST_S, LARGEST = 366 * 86_400, 2**53
 #: What a run may ask of a group, as ``<group id>.<name>``, in its conf or as a DAG param.
 REQUESTS = ("mode", "from", "to", "replay", *LIMITS)
 
@@ -83,7 +81,7 @@ def request_of(
                 remedy=f'Leave it out, or set {group_id}.mode to "interval".',
             )
         return RunRequest(mode, None, values)
-    unused = [name for name in LIMITS if conf.get(f"{group_id}.{name}") is not None]
+    unused = [name for name in LIMITS if _given(name, conf.get(f"{group_id}.{name}"))]
     if unused:
         raise ConfigurationError(
             f"{group_id}.{unused[0]} was given, but the run reads an interval, which is read whole.",
@@ -95,7 +93,7 @@ def request_of(
 
 
 def _replay(group_id: str, dag_run: Any, conf: Mapping[str, Any], values: Mapping[str, Any]) -> RunRequest:
-    unused = [name for name in REQUESTS if name != "replay" and conf.get(f"{group_id}.{name}") is not None]
+    unused = [name for name in REQUESTS if name != "replay" and _given(name, conf.get(f"{group_id}.{name}"))]
     if unused:
         raise ConfigurationError(
             f"{group_id}.{unused[0]} was given, but the run replays a batch and reads nothing.", remedy="Leave it out."
@@ -133,9 +131,14 @@ def _values(group_id: str, conf: Mapping[str, Any], params: Mapping[str, Any]) -
                 raise ConfigurationError(
                     f"{key!r} is not known.", remedy=f"Known are {', '.join(prefix + known for known in REQUESTS)}."
                 )
-            if source[key] is not None:
+            if _given(name, source[key]):
                 found[name] = _read(key, name, source[key])
     return found
+
+
+def _given(name: str, value: Any) -> bool:
+    """Whether a value asks for something. The form's mode is empty unless a person chooses one."""
+    return value is not None and not (name == "mode" and value == "")
 
 
 def _read(key: str, name: str, value: Any) -> Any:

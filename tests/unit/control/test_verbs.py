@@ -74,7 +74,7 @@ def test_its_operator_takes_the_same_arguments_each_typed_and_templated(verb: Ve
         parameter = parameters[argument.parameter]
         assert parameter.annotation is not parameter.empty
         assert (parameter.default is parameter.empty) == argument.required
-        assert (argument.parameter in operator.template_fields) != argument.switch
+        assert argument.parameter in operator.template_fields
 
 
 @EACH

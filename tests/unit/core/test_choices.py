@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import pytest
 
-from shardbatch.core.choices import Choice, chosen
+from shardbatch.core.choices import Choice, chosen, flag_of
 from shardbatch.errors import ConfigurationError
 
 
@@ -50,3 +50,16 @@ def test_a_word_is_written_as_its_text() -> None:
     assert (str(Colour.RED), f"{Colour.RED}", f"{Colour.RED:>4}", repr(Colour.RED)) == (text, text, " red", "'red'")
     assert json.dumps({"colour": Colour.RED}) == '{"colour": "red"}'
     assert pickle.loads(pickle.dumps(Colour.RED)) is copy.deepcopy(Colour.RED) is Colour.RED
+
+
+@pytest.mark.parametrize(
+    ("given", "read"), [(True, True), (False, False), ("True", True), ("false", False), (" true\n", True)]
+)
+def test_a_switch_is_read_from_a_templates_text(given: bool | str, read: bool) -> None:
+    assert flag_of("every", given) is read
+
+
+@pytest.mark.parametrize("given", ["yes", "", "1", "None", None])
+def test_a_text_that_is_no_switch_is_refused(given: str | None) -> None:
+    with pytest.raises(ConfigurationError, match=r"every=.* is not known\. It is true or false"):
+        flag_of("every", given)  # type: ignore[arg-type]

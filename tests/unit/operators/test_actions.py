@@ -87,7 +87,7 @@ def test_airflow_is_asked_whether_the_owner_is_at_work(
 
 @pytest.mark.parametrize("operator", [SetAsideBatchOperator, DropBatchOperator])
 def test_force_goes_on_although_the_owner_is_at_work(store: SQLStore, operator: Any) -> None:
-    run(operator(**GIVEN, batch_id="b2", force=True))
+    run(operator(**GIVEN, batch_id="b2", force="True"))  # as a template renders it
     assert batch(store).state is not BatchState.FROZEN
 
 
@@ -105,7 +105,7 @@ def test_leases_are_released_by_owner(store: SQLStore) -> None:
 
 
 def test_gaps_are_accepted_by_shard_or_all(store: SQLStore) -> None:
-    assert run(AcceptGapOperator(**GIVEN, every=True))["counts"] == {}
+    assert run(AcceptGapOperator(**GIVEN, every="True"))["counts"] == {}
     with pytest.raises(AirflowFailException, match="no gap waits"):
         run(AcceptGapOperator(**GIVEN, shards="s-free, s-held"))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import ParamsDict
+from airflow.sdk.exceptions import ParamValidationError
 
 from shardbatch import ClaimOptions, ReadLimits, batch_params
 from shardbatch.core.interval import Interval
@@ -117,7 +118,7 @@ def test_other_groups_and_other_conf_are_not_ours() -> None:
             for number in (float("nan"), float("inf"), float("-inf"), "nan", "inf", 1e300, 10**400, True)
         ),
         ({"orders.from": "0001-01-01T00:00:00+14:00", "orders.to": "2026-11-29T00:00:00Z"}, "orders.from"),
-        ({"orders.mode": ""}, "orders.mode"),
+        ({"orders.mode": " "}, "orders.mode"),
         ({"orders.mode": "interval", "orders.records": 5}, "orders.records"),  # would not be applied
         ({"orders.from": "2026-11-28T00:00Z", "orders.to": "2026-11-29T00:00Z", "orders.max_shards": 1}, "max_shards"),
         ({"orders.from": "2026-11-29T00:00:00Z", "orders.to": "2026-11-28T00:00:00Z"}, "no length"),
@@ -133,6 +134,40 @@ def test_a_backfill_without_an_interval_names_the_remedy(start: datetime | None,
     run = Run("backfill", data_interval_start=start, data_interval_end=end)
     with pytest.raises(ConfigurationError, match="CronDataIntervalTimetable"):
         request_of("orders", run, {})
+
+
+@pytest.mark.parametrize("mode", ["", None])
+def test_a_mode_that_nobody_chose_asks_for_nothing(mode: str | None) -> None:
+    form = {key: param.value for key, param in batch_params("orders").items()}
+    assert form["orders.mode"] == ""
+    replay = request_of("orders", Run(conf={**form, "orders.mode": mode, "orders.replay": "b1"}), {})
+    assert (replay.replay, replay.mode) == ("b1", "incremental")
+    assert request_of("orders", Run("backfill", {**form, "orders.mode": mode}), {}).mode == "interval"
+
+
+@pytest.mark.parametrize(
+    ("name", "fits", "refused"),
+    [
+        ("mode", ["", "incremental", "interval", None], ["sideways", " ", 1]),
+        ("from", [None, T0.isoformat()], ["yesterday", ""]),
+        ("to", [None, T0.isoformat()], ["2026-11-28", 5]),
+        ("replay", [None, "b1"], ["", "  ", 5]),
+        ("max_shards", [None, 1, 2**53], [0, -1, 1.5, "many", 2**53 + 1]),
+        ("duration_s", [None, 0.5, 366 * 86_400], [0, "1", 366 * 86_400 + 1]),
+        ("run_duration_s", [None, 1], [0, -1]),
+        ("records", [None, 1], [0, 1.5]),
+        ("bytes", [None, 1], [0, "x"]),
+    ],
+)
+def test_the_form_refuses_what_no_run_can_use(name: str, fits: list[Any], refused: list[Any]) -> None:
+    param = batch_params("orders")[f"orders.{name}"]
+    assert param.description
+    assert param.schema["title"]
+    for value in fits:
+        assert param.resolve(value) == value
+    for value in refused:
+        with pytest.raises(ParamValidationError):
+            param.resolve(value)
 
 
 def test_every_param_of_the_form_is_one_that_a_run_may_ask() -> None:
