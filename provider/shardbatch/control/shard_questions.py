@@ -82,9 +82,9 @@ class ShardsEnded:
         if instant_ms >= now_ms + SECOND_MS:  # which is told in whole seconds
             text = f"open_at={utc(instant_ms)} lies ahead of the stream's clock, which says {utc(now_ms)}."
             return Answer(False, f"{text} Begin to wait after it, or give an earlier one.", never=True)
-        listed = view.listed
-        if view.torn:
-            return Answer(False, f"The shards that were open wait for a complete listing: {view.torn}")
+        listed, hole = view.listed, view.torn
+        if hole:
+            return Answer(False, f"The shards that were open wait for a complete listing: {hole}")
         then = view.stream.open_at(instant_ms)
         unread = {name for name, row in view.rows.items() if not row.completed}
         if then is not None:

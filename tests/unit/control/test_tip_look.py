@@ -88,6 +88,23 @@ def test_a_row_that_changes_meanwhile_does_not_count(change: Any) -> None:
     assert world.opened == 1
 
 
+@pytest.mark.parametrize("at", [4, 5])
+def test_both_looks_behind_the_tips_count(at: int) -> None:
+    """Two looks at the rows alone, one from which the places are taken, and then two; a list is not a snapshot."""
+    world, lists = idle_world(), []
+    real = world.store.list
+
+    def listed(*given: Any, **more: Any) -> Any:
+        lists.append(given)
+        if len(lists) == at:
+            world.change(LOW, lease_owner="someone")
+        return real(*given, **more)
+
+    world.store.list = listed  # type: ignore[method-assign]
+    assert not world.ask(just_now(world)).reached
+    assert len(lists) == 5
+
+
 PENDING = Slice(LOW, idle_world().row(LOW).checkpoint, idle_world().row(LOW).checkpoint, ended=False, records=0)
 
 

@@ -66,6 +66,13 @@ def test_what_no_tip_can_change_is_not_asked_for() -> None:
     assert asked_for(Rows(replace(APPLICATION, importing="kcl"), [LOW, HIGH]), UNTIL) == {}
 
 
+def test_beside_a_run_no_shard_is_asked() -> None:
+    """It has the calls that a shard allows, and shows more than a tip."""
+    read = row("high", 5, 9, committed_to=f"{NOW}@9", lease_owner="someone")
+    assert asked_for(Rows(APPLICATION, [LOW, read]), UNTIL) == {}
+    assert set(asked_for(Rows(APPLICATION, [LOW, replace(read, lease_owner=None)]), UNTIL)) == {"low"}
+
+
 @pytest.mark.parametrize("at", [0, 1])
 @pytest.mark.parametrize("fields", [{"lease_count": 2}, {"checkpoint": after("8"), "committed_to": f"{T0}@8"}])
 def test_a_row_that_changed_does_not_count_in_either_look(at: int, fields: dict[str, Any]) -> None:
