@@ -164,6 +164,17 @@ def settings_text() -> str:
     )
 
 
+def metrics_text() -> str:
+    """Every metric that shardbatch sends."""
+    from shardbatch.core.metrics import METRICS, TAGS
+
+    rows = [
+        (f"`{one.name}`", one.kind.value, one.unit, ", ".join(f"`{tag}`" for tag in (*TAGS, *one.tags)), one.meaning)
+        for one in METRICS
+    ]
+    return _table(("name", "kind", "unit", "tags", "meaning"), rows)
+
+
 def commands_text() -> str:
     """Every verb, as the command line has it."""
     rows = [
@@ -219,6 +230,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "errors.md": errors_text,
     "assets.md": extra_text,
     "cli.md": commands_text,
+    "metrics.md": metrics_text,
     "operations.md": operators_text,
     "reference/records.md": columns_text,
     "reference/settings.md": settings_text,

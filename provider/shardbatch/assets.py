@@ -3,13 +3,9 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 from airflow.sdk import Asset
 
-#: With ``x-`` before it Airflow takes a URI as it stands; else it loads the asset handlers of every provider to ask
-#: them, boto3 among them, in each parse and each task.
-SCHEME = "x-shardbatch"
+from shardbatch.hooks.names import asset_uri
 
 
 def committed_batches(app_name: str, stream_name: str) -> Asset:
@@ -19,5 +15,4 @@ def committed_batches(app_name: str, stream_name: str) -> Asset:
     Airflow may merge events that come close together. An event's ``extra`` has the batch's id, counts, lag and some
     checkpoints.
     """
-    address = f"{quote(app_name, safe='')}/{quote(stream_name, safe='')}"
-    return Asset(name=f"{app_name}/{stream_name}", uri=f"{SCHEME}://{address}", group="shardbatch")
+    return Asset(name=f"{app_name}/{stream_name}", uri=asset_uri(app_name, stream_name), group="shardbatch")

@@ -21,6 +21,15 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [{"integration-name": INTEGRATION, "python-modules": _modules("hooks", "hooks.streams")}],
         "sensors": [{"integration-name": INTEGRATION, "python-modules": _modules("sensors")}],
         "triggers": [{"integration-name": INTEGRATION, "python-modules": ["shardbatch.triggers"]}],
+        "extra-links": ["shardbatch.operators.links.BatchLink"],
+        "asset-uris": [
+            # Without a handler, which a URI of this scheme does not need.
+            {
+                "schemes": ["x-shardbatch"],
+                "handler": None,
+                "to_openlineage_converter": "shardbatch.tasks.lineage.asset_dataset",
+            }
+        ],
         "cli": ["shardbatch.cli.get_cli_commands"],
         "config": {"shardbatch": {"description": "Defaults of this deployment.", "options": OPTIONS}},
     }

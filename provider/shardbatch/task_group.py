@@ -23,6 +23,7 @@ from shardbatch.operators.claim import ClaimOperator
 from shardbatch.operators.commit import CommitOperator, ReportOperator
 from shardbatch.operators.end_record import is_given, record_ends
 from shardbatch.operators.freeze import FreezeOperator
+from shardbatch.operators.links import add_link
 from shardbatch.operators.read import LABEL, ReadOperator
 from shardbatch.tasks.application import ApplicationSpec
 
@@ -329,6 +330,7 @@ class StreamBatch(TaskGroup):
             commit.trigger_rule = TriggerRule.ALL_SUCCESS  # it stands directly after freeze, a setup task
             commit.set_upstream(freeze)
         for task in inside.values():
+            add_link(task)
             if not task.upstream_task_ids & inside.keys():
                 task.set_upstream(freeze)
         for task in inside.values():

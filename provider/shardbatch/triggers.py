@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -175,11 +174,9 @@ class Asking(BaseTrigger):
         """
         from shardbatch.hooks.leases import leases_from
         from shardbatch.hooks.shardbatch import ShardbatchHook
-        from shardbatch.hooks.stream_literals import stream_from
 
         hook = ShardbatchHook(app_name=self.app_name, stream=self.stream, leases=leases_from(self.leases))
-        stream = None if self.source is None else partial(stream_from, self.source)
-        return hook.ask(self.asked(), shared, stream)
+        return hook.ask(self.asked(), shared, self.source)
 
     def asked(self) -> Question:
         """The question.

@@ -111,10 +111,10 @@ class ShardsEnded:
             rowless = [name for name in left if name not in view.rows]
             lost = [name for name in rowless if view.stream is None or view.gone(name)]
             if lost:
-                why = "the stream does not have it any more, so it was never read and never will be"
+                why = "the stream has it no longer, so it was never read and never will be"
                 if view.stream is None:
                     why = "only the name of the stream is known, so its listing cannot be asked"
-                text = f"{shortlist(lost)}: the application has no row of it, and {why}. Leave it out. {LISTS}"
+                text = f"{shortlist(lost)}: no row of the application, and {why}. Leave it out. {LISTS}"
                 return Answer(False, text, never=True, told=told)
             new = f" {shortlist(rowless)}: no row yet, which the next claim adds." if rowless else ""
             return Answer(False, f"Not completed yet: {shortlist(left)}.{new}", told=told)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Listing:
 class StreamLook:
     """The stream, read along a path, so that all questions of a look share it.
 
-    :param name: tells streams apart among all that read along such paths.
+    :param name: tells streams, and ways to reach one, apart among all that read along such paths.
     :param opened: the source; it is opened at the first read that was not made before, and closed by :meth:`close`.
     """
 
@@ -193,8 +193,3 @@ def _has_more(source: Source, shard_id: str, place: Position, clock: Clock) -> b
             if page.at_tip or number >= MOST_PAGES or clock.monotonic() - began > MOST_SECONDS:
                 return not page.at_tip
     return True
-
-
-def names_of(shards: Iterable[Shard]) -> tuple[str, ...]:
-    """The ids of shards, in order."""
-    return tuple(sorted(shard.shard_id for shard in shards))

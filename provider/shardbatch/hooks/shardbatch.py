@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from airflow.sdk import BaseHook, get_current_context
 
@@ -15,6 +16,7 @@ from shardbatch.errors import ApplicationUnknown, ConfigurationError, StoreNotFo
 from shardbatch.hooks.leases import Leases, existing_store
 from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.settings import chosen_leases, leases_of
+from shardbatch.hooks.stream_literals import stream_from
 from shardbatch.hooks.streams import Stream
 
 if TYPE_CHECKING:
@@ -147,11 +149,12 @@ class ShardbatchHook(BaseHook):
         with self._opened() as (store, namespace):
             return statuses.committed_up_to(store, namespace)
 
-    def ask(self, question: Question, look: Look | None = None, stream: Callable[[], Stream] | None = None) -> Answer:
+    def ask(self, question: Question, look: Look | None = None, source: Mapping[str, Any] | None = None) -> Answer:
         """What the rows say to a question of a sensor. An application that has not claimed yet is waited for.
 
         :param look: what others read that share it; default: nothing.
-        :param stream: makes the stream, for a question that needs it; default: that of the hook, if it is not a name.
+        :param source: the stream as ``stream_to_json`` gives it, for a question that needs it; default: that of the
+            hook, if it is not a name.
         :raises ConfigurationError: for a name or a connection that cannot be used.
         :raises StoreError: if the store cannot be reached.
         :raises SourceError: if the stream is asked and cannot be.
@@ -163,8 +166,9 @@ class ShardbatchHook(BaseHook):
 
         app_name, named, leases = self._rendered() if self._of_group else (self.app_name, self.stream, self.leases)
         namespace = namespace_of(app_name, named if isinstance(named, str) else named.stream_name)
-        if stream is None and not isinstance(named, str):
-            stream = partial(_itself, named)
+        stream: Callable[[], Stream] | None = None if isinstance(named, str) else partial(_itself, named)
+        if source is not None:
+            stream = partial(stream_from, source)
         shared = look or Look()
         path = shared.path()
         with closing(SharedStore(path, partial(existing_store, leases))) as store:
@@ -175,7 +179,7 @@ class ShardbatchHook(BaseHook):
                     if stream is None:
                         return question.ask_with(store, namespace, None)
                     opened = partial(_opened_source, stream)
-                    with closing(StreamLook(path, namespace.stream_name, opened, shared.rest)) as there:
+                    with closing(StreamLook(path, json.dumps(source, sort_keys=True), opened, shared.rest)) as there:
                         return question.ask_with(store, namespace, there)
             except (ApplicationUnknown, StoreNotFound) as error:
                 return Answer(False, f"{error} It is there once a run has claimed for the first time.")

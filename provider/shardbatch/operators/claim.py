@@ -53,6 +53,7 @@ class ClaimOperator(ComesBack):
     :raises ConfigurationError: also for a ``wait`` that is not a timedelta above zero.
     """
 
+    step_name = "claim"
     red = (
         "Nothing was read, and no record is lost. The last line of its log says what to do; then clear it with its "
         "downstream tasks, or let the next run claim."
@@ -85,11 +86,11 @@ class ClaimOperator(ComesBack):
                     steps.require_own(frozen)
                 deadline = self._deadline(context, steps)
                 found, why = self._found(steps, looks, deadline)
-                if found is not None:
-                    return self._told(context, found, steps)
-                trigger = self._waited.trigger(self.spec(), steps, deadline)
-            if looks is not None:
-                self._defer_until(deadline, trigger, why)
+                now_ms = steps.consumer.now_ms()
+                if found is None and looks is not None:
+                    self._defer_until(deadline, self._waited.trigger(self.spec(), steps, deadline), why)
+            if found is not None:
+                return self._told(context, found, now_ms)
             time.sleep(max(0.0, min(self._waited.pause, deadline - time.time())))
 
     def wait_on(self, context: Context, vain: int, alone: bool, event: Any = None) -> Any:
@@ -128,7 +129,7 @@ class ClaimOperator(ComesBack):
             timeout=timedelta(seconds=max(0.0, deadline - time.time())) + SLACK,
         )
 
-    def _told(self, context: Context, found: Claim, steps: Steps) -> list[dict[str, str]]:
+    def _told(self, context: Context, found: Claim, now_ms: int) -> list[dict[str, str]]:
         """Push what the other tasks need, and return the read tasks to start."""
         ti = context["ti"]
         ti.xcom_push(key="batch_id", value=found.batch_id or "")  # an XCom that is None counts as missing
@@ -136,7 +137,7 @@ class ClaimOperator(ComesBack):
         ti.xcom_push(key="claim_id", value=uuid4().hex)
         if found.outcome.value not in IDLE:
             # A run that waited reads what arrived until now, not until it was started.
-            began = {} if self.wait is None else {"began": str(steps.consumer.now_ms())}
+            began = {} if self.wait is None else {"began": str(now_ms)}
             return [{"group": group.group, "label": group.label, **began} for group in found.groups]
         ti.xcom_push(key=SUMMARY, value=found.nothing)
         ti.xcom_push(key="return_value", value=[])

@@ -17,6 +17,7 @@ from shardbatch.hooks.renamed import renamed
 from shardbatch.operators.end_record import works_of
 from shardbatch.operators.explained import Explained
 from shardbatch.operators.failure import final_errors
+from shardbatch.operators.links import BatchLink
 from shardbatch.operators.step import SUMMARY, Step
 from shardbatch.tasks.asset_event import clearing_of, is_out
 from shardbatch.tasks.liveness import TASK_FINAL, task_states
@@ -55,6 +56,7 @@ class CommitOperator(Step):
     :param idle: those of ``work`` that Airflow never runs; default: none.
     """
 
+    step_name = "commit"
     red = (
         "The last line of its log says why. If a work task is red or skipped, mend that and clear it with its "
         "downstream tasks: it gets the same records again. Else clear this task; a second try does nothing twice. Do "
@@ -80,6 +82,7 @@ class CommitOperator(Step):
         self.read_task = read_task
         self.given = None if given is None else list(given)
         self.idle = list(idle)
+        self._decided: tuple[str, str] | None = None
 
     def execute(self, context: Context) -> list[dict[str, str]]:
         """Commit, and return the problems that are left."""
@@ -96,11 +99,19 @@ class CommitOperator(Step):
             works = self._require_work(ti, batch_id, records)
             done = steps.commit(batch_id, attempt or 0, works)
             mode = steps.owner.mode
+            self._decided = None if done.batch_id is None else (steps.owner.scope, done.batch_id)
             sends = self._sends_event(steps, done, clearing_of(context["dag_run"], ti))
         ti.xcom_push(key="committed", value=asdict(done))
         ti.xcom_push(key=SUMMARY, value=done.summary)
         self._publish(context, {**extra_of(done), "mode": mode}, sends=sends)
         return self._problems(ti)
+
+    def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
+        """The batch, and the roots in which readers see it, for Airflow's OpenLineage provider; nothing of a commit
+        that decided nothing."""
+        from shardbatch.tasks.lineage import of_commit
+
+        return None if self._decided is None else of_commit(self.spec(), *self._decided)
 
     def _require_work(self, ti: Any, batch_id: str | None, records: int) -> list[Work]:
         """The task instances that succeeded, if none failed and none is still running.
@@ -199,6 +210,7 @@ class ReportOperator(Explained):
         "was marked success by hand, clear that with its downstream tasks."
     )
     template_fields: Sequence[str] = ("problems",)
+    operator_extra_links = (BatchLink(),)
     ui_color = "#f9e3d3"
 
     def __init__(self, *, problems: Any, **kwargs: Any) -> None:

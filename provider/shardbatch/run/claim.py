@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
+from shardbatch.core import metrics
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
@@ -29,6 +30,7 @@ from shardbatch.run.expiry import warn_of_expiry
 from shardbatch.run.instants import reached, require_instants
 from shardbatch.run.listing import find_parents, list_shards, listing_begins, note_whole
 from shardbatch.run.maintenance import compact
+from shardbatch.run.measures import measure_state
 from shardbatch.run.replay import look
 from shardbatch.run.settle import Stamped, read_batches, settle
 from shardbatch.run.staging_place import require_batch_here, require_folder, require_slices_here
@@ -103,6 +105,7 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     verdicts = Verdicts(consumer, me)
     rows = consumer.leases()
     stamped = read_batches(consumer, rows)
+    measure_state(consumer, application, rows, stamped)
     held = unfinished(consumer, me, verdicts, stamped) or _adopt_gone(
         consumer, me, verdicts, stamped, application, looks
     )
@@ -185,6 +188,7 @@ def _adopt_over(consumer: Consumer, me: str, batch: Batch, over: str) -> Claim |
 def _adopt(consumer: Consumer, me: str, batch: Batch) -> Claim | None:
     require_batch_here(consumer, batch)
     if not consumer.store.replace(batch, batches.adopt(batch, me)):
+        consumer.measure(metrics.LOST_RACES, 1)
         return None
     consumer.say("Adopted batch {} of {}, which is over.".format(batch.batch_id, batch.owner or "no owner"))
     return Claim(Outcome.ADOPTED, batch_id=batch.batch_id)
@@ -296,6 +300,7 @@ def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
         place = taken.setdefault(str(new.read_group), []) if written else lost
         place.append(lease.shard_id)
     if lost:
+        consumer.measure(metrics.LOST_RACES, len(lost))
         consumer.say(f"{len(lost)} shards went to another run: {shortlist(lost)}.")
     return taken
 

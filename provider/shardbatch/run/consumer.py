@@ -15,6 +15,7 @@ from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.interval import Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
+from shardbatch.core.metrics import Measure, unmeasured
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.core.ports import SYSTEM_CLOCK, Clock, Landing, LeaseStore, Liveness, Say, Source, Verdict
@@ -51,8 +52,8 @@ class Rows:
             raise ApplicationUnknown(f"There is no application {self.namespace} in this lease store.")
         return row
 
-    def require_version(self) -> None:
-        """Check that the application's rows, if it has any, are of this code's version.
+    def require_version(self) -> Application | None:
+        """Check that the application's rows, if it has any, are of this code's version. Returns its own row.
 
         :raises UnsupportedSchema: if they are of the version before, or of another that this one does not read.
         """
@@ -64,6 +65,7 @@ class Rows:
                 remedy="Once no worker of the earlier version is left, run 'airflow shardbatch migrate -a "
                 f"{self.namespace.app_name} -s {self.namespace.stream_name} --yes --reason ...' (docs/upgrade.md).",
             )
+        return row
 
     def leases(self, **equal: str) -> list[Lease]:
         """The lease rows of this scope whose columns equal the given texts."""
@@ -121,6 +123,7 @@ class Consumer(Rows):
     outputs: Outputs = field(default_factory=Outputs)
     say: Say = log.info
     warn: Say = log.warning
+    measure: Measure = unmeasured
 
     def close(self) -> None:
         """Close the connections of the source and the store."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardbatch.control.questions import KINDS, CommittedUpTo
 from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.shardbatch import ShardbatchHook
 from shardbatch.operators.rendering import place
 from shardbatch.sensors.waiting import WaitingSensor
 
@@ -67,6 +68,11 @@ class CommittedUpToSensor(WaitingSensor):
             raise ConfigurationError(
                 f"{place(self)}: accept={accept!r} is not known.", remedy=f"Give some of {', '.join(KINDS)}, in a list."
             )
+
+    def first_hook(self) -> ShardbatchHook:
+        """The rows alone: many workers that begin at once shall not all ask the stream. Their triggers share a look."""
+        name = self.stream if isinstance(self.stream, str) else self.stream.stream_name
+        return ShardbatchHook(app_name=self.app_name, stream=name, leases=self.leases)
 
     def question(self, context: Context) -> CommittedUpTo:
         """What is asked, once the templates are rendered.

@@ -87,6 +87,10 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
         """The application's rows."""
         return ShardbatchHook(app_name=self.app_name, stream=self.stream, leases=self.leases)
 
+    def first_hook(self) -> ShardbatchHook:
+        """What a worker asks before it defers."""
+        return self.hook()
+
     def execute(self, context: Context) -> Any:
         """Wait, and return what the rows say then."""
         with final_errors():
@@ -94,7 +98,7 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
                 return super().execute(context)
             question = self._kept_question(context)
             deadline = self._deadline(context)
-            answer = self._asked(question)
+            answer = self._asked(question, self.first_hook() if deadline > time.time() else self.hook())
             found = self._judged(answer)
             if found is not None:
                 return found
@@ -107,7 +111,7 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
         with final_errors():
             question = self._kept_question(context)
             deadline = self._deadline(context)
-            answer = self._asked(question)
+            answer = self._asked(question, self.hook())
             if answer.never:
                 raise final(WaitEnded(answer.why))
             if answer.then is not None:
@@ -153,7 +157,7 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
         """When the wait ends, in seconds of the epoch: it stands since the first try of this clearing."""
         return deadline_of(context, float(self.timeout))
 
-    def _asked(self, question: Question) -> Answer:
+    def _asked(self, question: Question, hook: ShardbatchHook) -> Answer:
         """What the rows say, or that they cannot be asked now.
 
         :raises ShardbatchError: if they cannot be asked for a reason other than the store's.
@@ -161,7 +165,7 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
         from shardbatch.control.questions import Answer
 
         try:
-            return self.hook().ask(question)
+            return hook.ask(question)
         except (StoreError, SourceError) as error:
             if not error.retryable:
                 raise

@@ -11,9 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.limits import ReadLimits
+from shardbatch.core.metrics import Measure, unmeasured
 from shardbatch.core.owner import Mode, Owner
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.core.rows import Namespace
+from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.lazy_source import LazySource
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.names import namespace_of
@@ -21,6 +23,7 @@ from shardbatch.hooks.settings import chosen_leases, chosen_staging, deployment_
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import Stream
 from shardbatch.tasks.liveness import liveness
+from shardbatch.tasks.metrics import Meter
 from shardbatch.tasks.run_request import RunRequest, request_of
 from shardbatch.tasks.steps import Steps
 
@@ -119,16 +122,19 @@ class ApplicationSpec:
         return rows.has_batch(str(self.owner(context, Mode.INCREMENTAL)))
 
     @contextmanager
-    def open(self, context: Mapping[str, Any], say: logging.Logger | Any = None) -> Iterator[Steps]:
+    def open(
+        self, context: Mapping[str, Any], say: logging.Logger | Any = None, measure: Measure | None = None
+    ) -> Iterator[Steps]:
         """The steps of the run at hand; connections are given back at the end.
 
+        :param measure: takes what is measured, default: it is dropped.
         :raises ConfigurationError: if something that was named is missing.
         """
         store = self.leases.open()
         try:
             request = self.request(context, store)
             owner = self.owner(context, request.mode)
-            consumer = self.consumer(owner, request, store, say or log)
+            consumer = self.consumer(owner, request, store, say or log, measure or unmeasured)
         except BaseException:
             store.close()
             raise
@@ -137,8 +143,21 @@ class ApplicationSpec:
         finally:
             consumer.close()
 
+    def meter(self, context: Mapping[str, Any]) -> Meter:
+        """What sends the metrics of the run at hand; its mode is what the run asks for."""
+        try:
+            mode = request_of(self.group_id, context["dag_run"], context.get("params") or {}).mode
+        except ConfigurationError:  # the step itself says so, unless it goes on with a batch that needs no interval
+            mode = Mode.INCREMENTAL
+        return Meter(self.app_name, self.stream.stream_name, str(mode))
+
     def consumer(
-        self, owner: Owner, request: RunRequest, store: LeaseStore, say: logging.Logger | Any = log
+        self,
+        owner: Owner,
+        request: RunRequest,
+        store: LeaseStore,
+        say: logging.Logger | Any = log,
+        measure: Measure = unmeasured,
     ) -> Consumer:
         """The consumer of an owner. The caller closes it, and the store with it."""
         from shardbatch.run import Consumer
@@ -160,6 +179,7 @@ class ApplicationSpec:
             outputs=self.outputs,
             say=say.info,
             warn=say.warning,
+            measure=measure,
             interval=request.interval,
             replay=request.replay,
         )

@@ -122,6 +122,22 @@ def test_a_trigger_has_literals_only_and_is_made_anew_from_them(store: SQLStore)
     assert timedelta(seconds=590) < order.timeout - SLACK <= timedelta(seconds=600)
 
 
+def test_a_worker_that_will_defer_asks_the_rows_alone(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many sensors begin at once; their triggers share a look at the stream, their workers could not."""
+    asked: list[Any] = []
+
+    def ask(self: ShardbatchHook, question: Any, *_: Any) -> Answer:
+        asked.append(self.stream)
+        return Answer(False, "not yet")
+
+    monkeypatch.setattr(ShardbatchHook, "ask", ask)
+    assert deferred(sensor(), context()).trigger.serialize()[1]["source"]["name"] == "orders"
+    assert not sensor(mode="reschedule", deferrable=None).poke(context())
+    with pytest.raises(AirflowSensorTimeout):
+        sensor(timeout=0).execute(context())
+    assert asked == ["orders", NAMED["stream"], NAMED["stream"]]
+
+
 def test_the_deadline_stands_from_the_first_try_until_the_task_is_cleared(
     store: SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # R86
