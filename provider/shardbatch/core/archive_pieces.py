@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of archived slices that have no gap, by their places (PROTOCOL H9)."""
+"""The parts of archived slices that have no gap, by their places (PROTOCOL H10)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How one shard of an interval is put together from archived slices and the stream (PROTOCOL H8 to H12).
+"""How one shard of an interval is put together from archived slices and the stream (PROTOCOL H9 to H13).
 
 What is covered is decided by places, never by times. A slice covers what lies between its two ends, except its gaps. A
 slice that began at no exact place covers from its first record on. Times only prove where the interval begins and ends.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The archive of an interval run: what committed batches hold of a time that the stream no longer has (PROTOCOL H8).
+"""The archive of an interval run: what committed batches hold of a time that the stream no longer has (PROTOCOL H9).
 
 The race, step by step. A clean-up may retire a batch, and remove its slices, while an interval run copies from it:
 

@@ -81,7 +81,8 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     A claim that raises :class:`LookAgain` has taken nothing in that pass. Its next pass is another try of its owner.
 
     :param looks: for a caller that can come back: what earlier passes saw. Default: it waits until it knows.
-    :raises LookAgain: if it has to watch whether rows of others change, and its caller can come back.
+    :raises LookAgain: if it has to watch whether rows of others change, or its interval is not over yet, and its caller
+        can come back.
     :raises OwnerUnknown: if nothing can be taken, and Airflow cannot say whether an owner is over.
     :raises GapFound: if records of an interval are neither in the stream nor in the archive.
     :raises Starving: if nothing can be taken and records have waited for longer than ``stuck_after``.
@@ -103,7 +104,7 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     require_folder(consumer)
     if consumer.replay is not None:
         return Claim(Outcome.REPLAY, batch_id=look(consumer, owner, consumer.replay).batch_id)
-    application = enrol(consumer, owner)
+    application = enrol(consumer, owner, looks)
     consumer = with_archive(consumer)
     verdicts = Verdicts(consumer, me)
     rows = consumer.leases()

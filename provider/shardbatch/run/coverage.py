@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says which part of an interval cannot be had, of which shards, why, and from when on all of it can (PROTOCOL H12)."""
+"""Says which part of an interval cannot be had, of which shards, why, and from when on all of it can (PROTOCOL H13)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How archived slices of one shard, its live lease and the stream make up an interval (PROTOCOL H9, H10)."""
+"""How archived slices of one shard, its live lease and the stream make up an interval (PROTOCOL H10, H11)."""
 
 from __future__ import annotations
 

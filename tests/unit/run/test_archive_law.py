@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random histories of an application, then an interval: it has each record that arrived within it once, or says what is
-lacking (PROTOCOL H8 to H12)."""
+lacking (PROTOCOL H9 to H13)."""
 
 from __future__ import annotations
 

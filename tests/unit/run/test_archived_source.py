@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An interval that is older than the stream's retention is copied from committed batches (PROTOCOL H8 to H11)."""
+"""An interval that is older than the stream's retention is copied from committed batches (PROTOCOL H9 to H12)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the error of an interval says that cannot be had whole: shards, times and reasons (PROTOCOL H12)."""
+"""What the error of an interval says that cannot be had whole: shards, times and reasons (PROTOCOL H13)."""
 
 from __future__ import annotations
 
