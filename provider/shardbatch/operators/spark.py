@@ -12,6 +12,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from shardbatch.core.handover import WorkOrder
+from shardbatch.core.owner import Mode
 from shardbatch.errors import ConfigurationError, JobFailed, ProtocolError
 from shardbatch.hooks.templates import renderer
 from shardbatch.operators.end_record import Bound, record_ends, work_of
@@ -184,7 +185,7 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
             try:
                 self._execute(context)
             except ProtocolError as error:
-                lead_to_owner(self, error, self.spec.owner(context).deployment)
+                lead_to_owner(self, error, self.spec.owner(context, Mode.INCREMENTAL).deployment)
                 raise
 
     def _execute(self, context: Context) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from shardbatch.control.claimable import Claimable
     from shardbatch.core.batch import Batch
     from shardbatch.core.looks import Looks
     from shardbatch.core.owner import Owner
@@ -26,6 +27,14 @@ class Steps:
 
     consumer: Consumer
     owner: Owner
+
+    def claimable(self) -> Claimable:
+        """The question whether there is something that this run could claim."""
+        from shardbatch.control.claimable import Claimable
+
+        consumer = self.consumer
+        lease_duration_ms = round(consumer.options.lease_duration.total_seconds() * 1000)
+        return Claimable(consumer.deployment, lease_duration_ms, str(self.owner), consumer.liveness)
 
     def claim(self, looks: Looks | None = None) -> Claim:
         """Find this run's work.
