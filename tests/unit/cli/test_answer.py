@@ -83,7 +83,7 @@ def _named(app_name: str) -> MemoryStore:
     known, namespace = filled(), Namespace(app_name, NAMESPACE.stream_name)
     for table in TABLES:
         for row in known.list(table, NAMESPACE):
-            assert made.create(replace(row, namespace=namespace))
+            assert made.create(replace(row, namespace=namespace))  # type: ignore[type-var]  # each is a dataclass
     return made
 
 
