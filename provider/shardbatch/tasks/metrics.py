@@ -54,6 +54,11 @@ class Meter:
                     *(type(error).__name__, masked(str(error))),
                 )
 
+    def runs_in(self, mode: str) -> None:
+        """Note in which mode the run is, once that is known: one that a backfill processes again may be another than
+        it was asked to be."""
+        self._tags["mode"] = mode
+
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Measure a step: how long it took, or that it failed, also by Airflow's time limit. A step that is deferred
