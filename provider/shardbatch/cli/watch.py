@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Of an application with hundreds of shards as many lines as a screen has, less those around the table.
 AROUND = 6
+#: After a look, at least so many times as long as it took: the lease store is there for the runs.
+REST = 4
 #: Where the output has no height.
 SHOWN = 50
 
@@ -53,6 +55,7 @@ class _Watch:
         width = None if out.isatty() else 200  # as Airflow's own tables
         self._console: Console = Console(file=out, width=width, markup=False, emoji=False)
         self._table: Table | None = None
+        self._pause: float = args.every
 
     def snapshots(self, wait: Wait, looks: int) -> None:
         """One below the other; ``looks`` is how many, 0: until it is interrupted."""
@@ -64,7 +67,7 @@ class _Watch:
                 return
             self._console.print()
             self._console.file.flush()
-            wait(self._args.every)
+            wait(self._pause)
 
     def live(self, wait: Wait, looks: int) -> None:
         """Each in the place of the one before."""
@@ -73,17 +76,19 @@ class _Watch:
         with Live(self._look(), console=self._console, auto_refresh=False, redirect_stdout=False) as shown:
             while True:
                 shown.refresh()
-                wait(self._args.every)
+                wait(self._pause)
                 shown.update(self._look())
 
     def _look(self) -> Table:
         """The table as it is now. A store that gives no answer for once leaves the last one, and says so."""
+        began = time.monotonic()
         try:
             self._table = self._read()
         except StoreError as error:
             if self._table is None:
                 raise
             self._table.caption = f"{_hour()}: {type(error).__name__}: {error} What is shown is older."
+        self._pause = max(self._args.every, REST * (time.monotonic() - began))
         return self._table
 
     def _read(self) -> Table:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import time
 from argparse import Namespace as Arguments
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,6 +50,17 @@ def test_where_no_shard_is_as_asked_the_watched_table_says_so_beside_the_rest(
     assert "It is away." in shown[1]
 
 
+def test_a_store_that_is_slow_is_looked_at_less_often(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(0, 1000, 30))
+    told = SimpleNamespace(monotonic=lambda: next(now), strftime=time.strftime, localtime=time.localtime)
+    monkeypatch.setattr(watch, "time", told)
+    waited: list[float] = []
+    looks(_named("etl"), "etl", "It is away.", capsys, monkeypatch, waited=waited)
+    assert waited == [120, 120]
+
+
 def looks(
     store: MemoryStore,
     app_name: str,
@@ -55,6 +68,7 @@ def looks(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     owner: str | None = None,
+    waited: list[float] | None = None,
 ) -> list[str]:
     """What is shown of a store, and then while it gives no answer."""
 
@@ -64,7 +78,9 @@ def looks(
 
     shown: list[str] = []
 
-    def wait(_: float) -> None:
+    def wait(seconds: float) -> None:
+        if waited is not None:
+            waited.append(seconds)
         shown.append(capsys.readouterr().out)
         if len(shown) == 2:
             raise KeyboardInterrupt
