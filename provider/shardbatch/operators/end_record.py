@@ -22,6 +22,7 @@ from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import Stream
 from shardbatch.hooks.templates import renderer
 from shardbatch.operators.failure import final_errors
+from shardbatch.operators.reconnection import bind_reconnection
 from shardbatch.tasks.application import ApplicationSpec
 
 log = logging.getLogger("shardbatch")
@@ -157,12 +158,15 @@ class _Ending:
         note = memory.get(BOUND) if memory is not None else None
         if not isinstance(note, dict) or note.get("id") != str(ti.id):
             batch_id, attempt = (ti.xcom_pull(task_ids=self._freeze_task, key=key) for key in ("batch_id", "attempt"))
-            note = {"id": str(ti.id), "batch_id": batch_id, "attempt": attempt}
+            moved = _moved(note, batch_id, attempt)
+            note = {"id": str(ti.id), "batch_id": batch_id, "attempt": attempt, "moved": moved}
             if memory is not None and batch_id:
                 memory.set(BOUND, note)
-        self._bound[str(ti.id)] = (
-            Bound(str(note["batch_id"]), int(note["attempt"]), str(ti.id)) if note["batch_id"] else None
-        )
+        self._bound[str(ti.id)] = None
+        if note["batch_id"]:
+            bound = Bound(str(note["batch_id"]), int(note["attempt"]), str(ti.id))
+            self._bound[str(ti.id)] = bound
+            bind_reconnection(ti.task, bound.batch_id, bound.attempt, moved=bool(note.get("moved")))
 
     def execute(self, context: Any, **more: Any) -> Any:
         """Execute a branch or a short circuit. When it skips tasks, it raises, and ``post_execute`` does not run."""
@@ -196,6 +200,13 @@ class _Ending:
             )
         records = "" if bound.records is None else f", {bound.records:,} records"
         log.info("Attempt %s of batch %s%s: this task ended well; %s.", bound.attempt, bound.batch_id, records, left)
+
+
+def _moved(note: Any, batch_id: Any, attempt: Any) -> bool:
+    """Whether an earlier try of a task worked for another attempt than this one; ``note`` is what it left."""
+    if not isinstance(note, dict):
+        return False
+    return bool(note.get("moved")) or (note.get("batch_id"), note.get("attempt")) != (batch_id, attempt)
 
 
 def _after(hook: Callable[..., Any] | None, ours: Callable[..., None]) -> Callable[..., Any]:
