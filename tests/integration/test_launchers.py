@@ -251,18 +251,34 @@ def test_a_pod_is_told_its_batch(scene: Staged, cluster: Cluster, changes: dict[
     assert run.seen() == run.sent
 
 
-def test_a_pod_of_an_older_attempt_is_left_for_one_of_the_new_attempt(scene: Staged, cluster: Cluster) -> None:
-    run = scene("orders_kubernetes")
+def begin_pod(task: Any, context: Any) -> None:
+    task.get_or_create_pod(task.build_pod_request_obj(context), context)
+
+
+def begin_application(task: Any, context: Any) -> None:
+    task.name = task.create_job_name()
+    task._setup_spark_configuration(context)
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "begin", "made"),
+    [("orders_kubernetes", begin_pod, "/pods"), ("orders_spark_kubernetes", begin_application, "/sparkapplications")],
+)
+def test_a_pod_of_an_older_attempt_is_left_for_one_of_the_new_attempt(
+    scene: Staged, cluster: Cluster, dag_id: str, begin: Callable[[Any, Any], None], made: str
+) -> None:
+    run = scene(dag_id)
     cluster.phase = "Running"
-    begun = run.begin(WORK)  # of this try the worker is lost: its pod goes on
-    begun.task._pre_execute_hook(begun.context)
-    begun.task.get_or_create_pod(begun.task.build_pod_request_obj(begun.context), begun.context)
+    lost = run.begin(WORK)  # of this try the worker is lost: its pod goes on
+    lost.task._pre_execute_hook(lost.context)
+    begin(lost.task, lost.context)
     cluster.phase = "Succeeded"
     run.clear()
     one = run.begin(WORK)
     one.execute()
-    _, pod = cluster.api.sent("POST", "/pods")
-    assert of_arguments(pod["spec"]["containers"][0]["args"]) == run.told(one)
+    _, body = cluster.api.sent("POST", made)
+    spec = body["spec"]
+    assert of_arguments(spec["arguments"] if "arguments" in spec else spec["containers"][0]["args"]) == run.told(one)
 
 
 def test_a_spark_application_is_told_its_batch(scene: Staged, cluster: Cluster) -> None:
@@ -298,5 +314,6 @@ def test_parallel_tasks_and_instances_of_a_mapped_one_in_a_group_are_works_of_th
         one.end()
     works = [one.work for one in tries]
     assert works == [WORK, "batch.marts.mart[0]", "batch.marts.mart[1]"]
+    assert run.dag.get_task("batch.freeze").skips == ["batch.marts.mart", WORK]  # where the batch is empty
     run.commit(*works)
     assert [run.seen(str(tmp_path / name)) for name in ("orders", "daily", "weekly")] == [run.sent] * 3

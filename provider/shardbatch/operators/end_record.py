@@ -113,7 +113,8 @@ def record_end(
     """Make a task leave its end record. ``StreamBatch`` does this for its whole block; tasks wired by hand need it.
 
     The author's own ``pre_execute`` and ``post_execute`` still run. If the record cannot be written, the task fails: it
-    may be tried again, and nothing is lost.
+    may be tried again, and nothing is lost. A stock operator that takes up a job of an earlier try does so only within
+    one attempt of the batch.
 
     :param task: the operator, mapped or not; for a ``@task`` call its ``.operator``.
     :param freeze_task: id of the freeze task whose batch it works on; the other arguments are those of the steps.
