@@ -67,6 +67,9 @@ class Listing:
     def missing(self, listing: Sequence[Shard]) -> str:
         return ""
 
+    def open_at(self, instant_ms: int) -> Sequence[Shard] | None:
+        return None
+
     def clock_ms(self) -> int | None:
         return None
 

@@ -106,6 +106,9 @@ EXTRA = {
     "completed": "the number of these shards that were read to their end",
     "lag_ms": "the largest lag of a shard behind its tip, when it was read, in milliseconds; `null`: unknown",
     "positions": "new checkpoints by shard id, for at most 20 shards",
+    "committed_up_to": "every record that arrived before this instant (ISO 8601, UTC) is in a committed batch or in a "
+    "recorded gap, as of this commit; `null`: unknown, or an interval run",
+    "committed_up_to_ms": "the same, in milliseconds since the epoch",
     "mode": "`incremental`, or `interval` for an interval run",
 }
 
@@ -148,8 +151,9 @@ def columns_text() -> str:
 def extra_text() -> str:
     from shardbatch.operators.commit import extra_of
     from shardbatch.run import Committed
+    from shardbatch.tasks.mirror import told
 
-    rows = [(f"`{name}`", EXTRA[name]) for name in [*extra_of(Committed()), "mode"]]
+    rows = [(f"`{name}`", EXTRA[name]) for name in [*extra_of(Committed()), *told(None), "mode"]]
     return _table(("key", "meaning"), rows)
 
 
@@ -162,6 +166,17 @@ def settings_text() -> str:
         )
         for name, option in OPTIONS.items()
     )
+
+
+def metrics_text() -> str:
+    """Every metric that shardbatch sends."""
+    from shardbatch.core.metrics import METRICS, TAGS
+
+    rows = [
+        (f"`{one.name}`", one.kind.value, one.unit, ", ".join(f"`{tag}`" for tag in (*TAGS, *one.tags)), one.meaning)
+        for one in METRICS
+    ]
+    return _table(("name", "kind", "unit", "tags", "meaning"), rows)
 
 
 def commands_text() -> str:
@@ -219,6 +234,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "errors.md": errors_text,
     "assets.md": extra_text,
     "cli.md": commands_text,
+    "metrics.md": metrics_text,
     "operations.md": operators_text,
     "reference/records.md": columns_text,
     "reference/settings.md": settings_text,

@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shardbatch.assets import stream_asset as stream_asset
+    from shardbatch.core.choices import ShardEnd as ShardEnd
     from shardbatch.core.limits import ReadLimits as ReadLimits
     from shardbatch.core.policies import ClaimOptions as ClaimOptions
     from shardbatch.core.policies import GapPolicy as GapPolicy
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     from shardbatch.params import batch_params as batch_params
     from shardbatch.sensors.backlog import BacklogSensor as BacklogSensor
     from shardbatch.sensors.committed_up_to import CommittedUpToSensor as CommittedUpToSensor
+    from shardbatch.sensors.lineage_complete import LineageCompleteSensor as LineageCompleteSensor
+    from shardbatch.sensors.shard_closed import ShardClosedSensor as ShardClosedSensor
     from shardbatch.sources.dynamodb.options import StreamView as StreamView
     from shardbatch.sources.kinesis.options import Deaggregate as Deaggregate
     from shardbatch.sources.kinesis.options import FanOut as FanOut
@@ -83,6 +87,7 @@ _HOMES = {
     "ImportPositionsOperator": "operators.position_actions",
     "Intervals": "core.policies",
     "KinesisStream": "hooks.kinesis",
+    "LineageCompleteSensor": "sensors.lineage_complete",
     "Outputs": "core.policies",
     "ParkBatchOperator": "operators.actions",
     "Policies": "core.policies",
@@ -95,6 +100,8 @@ _HOMES = {
     "ResetOperator": "operators.actions",
     "SQLLeases": "hooks.leases",
     "SetAsideBatchOperator": "operators.actions",
+    "ShardClosedSensor": "sensors.shard_closed",
+    "ShardEnd": "core.choices",
     "ShardErrors": "core.policies",
     "ShardbatchHook": "hooks.shardbatch",
     "Sink": "core.policies",
@@ -109,6 +116,7 @@ _HOMES = {
     "open_batch": "landing.batch",
     "read_committed_files": "landing.committed",
     "record_end": "operators.end_record",
+    "stream_asset": "assets",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

@@ -279,6 +279,8 @@ class ProtocolError(ShardbatchError):
     """The state of leases and batches forbids this step."""
 
     retryable = False
+    #: Who has the batch that it is about, as its row says; empty if it is about none.
+    owner: str = ""
 
 
 class LeaseLost(ProtocolError):

@@ -65,7 +65,17 @@ FATES = {
 #: Pages of nothing that come in a row where a lag does not become zero.
 IDLE = 6
 #: Calls to the staging area that may fail, and that others may come before.
-STEPPED = ("write_manifest", "read_manifest", "note_attempt", "starts_of", "leave_end", "finished_starts", "slice")
+STEPPED = (
+    "write_manifest",
+    "read_manifest",
+    "read_manifests",
+    "records",
+    "note_attempt",
+    "starts_of",
+    "leave_end",
+    "finished_starts",
+    "slice",
+)
 
 
 class SteppedStore:
@@ -170,6 +180,9 @@ class SteppedSource:
 
     def missing(self, listing: Any) -> str:
         return self._stream.missing(listing)
+
+    def open_at(self, instant_ms: int) -> Any:
+        return self._stream.open_at(instant_ms)
 
     def clock_ms(self) -> int | None:
         return self._stream.clock_ms()

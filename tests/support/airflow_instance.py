@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import boto3
 
@@ -22,6 +23,7 @@ from shardbatch.local import Clock, Options, StreamServer
 from shardbatch.stores.sql import SQLStore
 from tests.support.execution_proxy import ExecutionProxy
 from tests.support.postgres import PostgresServer
+from tests.support.statsd import StatsD
 
 DAGS = Path(__file__).parent.parent / "system" / "airflow" / "dags"
 GROUP = "batch"
@@ -29,6 +31,7 @@ GROUP = "batch"
 #: examples and in the demo a task loads all of it itself.
 PRELOADED = (
     "airflow.providers.amazon.aws.hooks.base_aws",
+    "airflow.providers.openlineage.plugins.listener",
     "airflow.sdk.definitions.decorators.setup_teardown",
     "botocore.config",
     "google.protobuf.descriptor_pb2",
@@ -39,6 +42,7 @@ PRELOADED = (
     "pyarrow.fs",
     "pyarrow.parquet",
     "sqlite3",
+    "statsd",
 )
 #: Seconds for one run on a machine that is busy with other things.
 PATIENCE = 600.0
@@ -57,6 +61,7 @@ class Deployment:
     streams: StreamServer
     late: StreamServer
     proxy: ExecutionProxy
+    statsd: StatsD
     folder: Path
     kinesis: Any
     metadata: PostgresServer
@@ -129,6 +134,20 @@ class Deployment:
         found = self.client.call("GET", "assets/events", limit=1000)["asset_events"]
         return [event for event in found if event["name"] == f"test/{stream}"]
 
+    def lineage(self, dag_id: str) -> list[dict[str, Any]]:
+        """What OpenLineage was told of the tasks of a DAG that asks for it, one entry an event."""
+        events = self.folder / "lineage.jsonl"
+        text = events.read_text("utf-8") if events.exists() else ""
+        whole = text[: text.rfind("\n") + 1]  # the last line may be half written
+        found = [json.loads(line) for line in whole.splitlines()]
+        return [event for event in found if event.get("job", {}).get("name", "").startswith(f"{dag_id}.")]
+
+    def links(self, dag_id: str, run_id: str, task: str, map_index: int = -1) -> dict[str, str | None]:
+        """The extra links of a task."""
+        path = f"dags/{quote(dag_id)}/dagRuns/{quote(run_id)}/taskInstances/{GROUP}.{task}/links"
+        links: dict[str, str | None] = self.client.call("GET", path, map_index=map_index)["extra_links"]
+        return links
+
     def leases(self, stream: str, app_name: str = "test") -> list[Any]:
         store = SQLStore(f"sqlite:///{self.folder / 'leases.db'}", create=False)
         try:
@@ -157,6 +176,7 @@ def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
         tempfile.TemporaryDirectory(prefix="shardbatch-airflow-") as name,
         StreamServer(options=Options()) as streams,
         StreamServer(clock=Clock(lambda: time.time() - BEHIND)) as late,
+        StatsD() as statsd,
     ):
         folder = Path(name)
         (folder / "staging").mkdir()
@@ -189,6 +209,13 @@ def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
                 # Supervisors beat every 5 seconds; what is lost with one is noticed after this.
                 "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
                 "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+                **statsd.settings,
+                # Only of DAGs that ask for it.
+                "AIRFLOW__OPENLINEAGE__DISABLED": "False",
+                "AIRFLOW__OPENLINEAGE__SELECTIVE_ENABLE": "True",
+                "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+                    {"type": "file", "log_file_path": str(folder / "lineage.jsonl"), "append": True}
+                ),
                 "PYTHONPATH": python_path(),
             },
         )
@@ -202,7 +229,7 @@ def deployment(postgres: PostgresServer) -> Iterator[Deployment]:
         )
         try:
             with instance:
-                yield Deployment(instance, streams, late, proxy, folder, kinesis, postgres, database)
+                yield Deployment(instance, streams, late, proxy, statsd, folder, kinesis, postgres, database)
         finally:
             kinesis.close()
             proxy.close()

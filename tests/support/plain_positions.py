@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardbatch.control.position_format import Exported, Standing
+from shardbatch.core.carried import NOTHING_CARRIED
 from shardbatch.core.ports import Source
 from shardbatch.core.position import LATEST, Position
 from shardbatch.core.shard import Shard
@@ -20,6 +21,7 @@ class KeptPlaces:
     """Places that were read."""
 
     places: dict[str, Position]
+    carried = NOTHING_CARRIED
 
     @property
     def text(self) -> str:
@@ -44,6 +46,7 @@ class PlainPlaces:
     """Implements :class:`shardbatch.control.position_format.PositionFormat` for any stream."""
 
     who = "the list"
+    complete = False
 
     def require_stream(self, identity: str) -> None:
         """It has words for all."""

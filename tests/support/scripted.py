@@ -49,7 +49,7 @@ class Item:
 
 @dataclass
 class ScriptedShard:
-    """A shard: its records still held, its range and parents, and whether it is closed, listed or gone."""
+    """A shard: its records still held, its range and parents, and whether it is closed, since when, and gone."""
 
     shard_id: str
     hash_range: KeyRange
@@ -57,13 +57,16 @@ class ScriptedShard:
     items: list[Item] = field(default_factory=list)
     closed: bool = False
     gone: bool = False
+    born_ms: int = 0
+    closed_ms: int | None = None
 
 
 class ScriptedStream:
     """A stream under a test's control; ``now_ms`` is its clock, ``page_size`` the records of one page.
 
     ``answer_pages``: an answer has the records of so many pages, which are given out one by one. ``tells_lag``: pages
-    say how far behind they are; without that, an empty one says at least whether it is at the tip.
+    say how far behind they are; without that, an empty one says at least whether it is at the tip. ``tells_open``: it
+    knows which shards were open at an instant.
     """
 
     capabilities = Capabilities(
@@ -81,6 +84,7 @@ class ScriptedStream:
         self.page_size = page_size
         self.answer_pages = 1
         self.tells_lag = True
+        self.tells_open = True
         self.now_ms = 1_800_000_000_000
         self.created_ms = 1
         self.retention = timedelta(hours=24)
@@ -96,7 +100,7 @@ class ScriptedStream:
             self._add(KeyRange(number * width, end), ())
 
     def _add(self, hash_range: KeyRange, parents: tuple[str, ...]) -> ScriptedShard:
-        shard = ScriptedShard(f"shardId-{self._next_shard:012d}", hash_range, parents)
+        shard = ScriptedShard(f"shardId-{self._next_shard:012d}", hash_range, parents, born_ms=self.now_ms)
         self._next_shard += 1
         self.shards[shard.shard_id] = shard
         return shard
@@ -123,7 +127,7 @@ class ScriptedStream:
     def split(self, shard_id: str) -> tuple[str, str]:
         """Close a shard in favour of two children."""
         parent = self.shards[shard_id]
-        parent.closed = True
+        self._shut(parent)
         middle = (parent.hash_range.start + parent.hash_range.end) // 2
         low = self._add(KeyRange(parent.hash_range.start, middle), (shard_id,))
         high = self._add(KeyRange(middle + 1, parent.hash_range.end), (shard_id,))
@@ -132,8 +136,12 @@ class ScriptedStream:
     def merge(self, left: str, right: str) -> str:
         """Close two neighbours in favour of one child."""
         low, high = sorted((self.shards[left], self.shards[right]), key=lambda s: s.hash_range.start)
-        low.closed = high.closed = True
+        self._shut(low, high)
         return self._add(KeyRange(low.hash_range.start, high.hash_range.end), (left, right)).shard_id
+
+    def _shut(self, *shards: ScriptedShard) -> None:
+        for shard in shards:
+            shard.closed, shard.closed_ms = True, self.now_ms
 
     def trim(self, shard_id: str, keep: int) -> None:
         """Drop all but the newest records of a shard."""
@@ -155,6 +163,16 @@ class ScriptedStream:
 
     def missing(self, listing: Sequence[Shard]) -> str:
         return missing(listing)
+
+    def open_at(self, instant_ms: int) -> list[Shard] | None:
+        if not self.tells_open:
+            return None
+        there = {
+            s.shard_id
+            for s in self.shards.values()
+            if s.born_ms <= instant_ms and (s.closed_ms is None or s.closed_ms >= instant_ms)
+        }
+        return [shard for shard in self._listed() if shard.shard_id in there]
 
     def clock_ms(self) -> int | None:
         return self.now_ms

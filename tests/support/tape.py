@@ -65,6 +65,9 @@ class TapeSource:
     def missing(self, listing: Sequence[Shard]) -> str:
         return ""
 
+    def open_at(self, instant_ms: int) -> Sequence[Shard] | None:
+        return None
+
     def clock_ms(self) -> int | None:
         return None
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+
+from tests.support.statsd import StatsD
 
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 
@@ -20,3 +22,17 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
 
     return make
+
+
+@pytest.fixture
+def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsD]:
+    """A server to which this process sends its metrics, as a task process does, by Airflow's own client."""
+    from airflow.sdk.observability import stats
+    from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
+
+    with StatsD() as listening, monkeypatch.context() as patch:
+        for name, value in listening.settings.items():
+            patch.setenv(name, value)
+        stats.initialize(factory=get_stats_factory(), export_legacy_names=True)
+        yield listening
+    stats.initialize(factory=get_stats_factory(), export_legacy_names=True)

@@ -26,6 +26,13 @@ TASK = {
 #: What a class needs to be made, where it needs anything.
 NEEDED: dict[str, dict[str, Any]] = {
     "KinesisStream": {"name": "orders"},
+    "ShardClosedSensor": {
+        "task_id": "wait",
+        "shard_ids": ["s-1"],
+        "app_name": "etl",
+        "stream": shardbatch.KinesisStream("orders"),
+        "leases": shardbatch.SQLLeases("leases_db"),
+    },
     "DynamoDBStream": {"table": "orders"},
     "Fault": {"operation": "*"},
     "ExportPositionsOperator": TASK,

@@ -13,6 +13,7 @@ from shardbatch.bloop.token import Token
 from shardbatch.bloop.writing import write_token
 from shardbatch.control.place_look import Seen, look_at_all
 from shardbatch.control.position_format import Exported, Standing
+from shardbatch.core.carried import NOTHING_CARRIED
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Source
 from shardbatch.core.position import Kind, Position
@@ -28,6 +29,7 @@ class KeptToken:
     """A token that was read."""
 
     token: Token
+    carried = NOTHING_CARRIED
 
     @property
     def text(self) -> str:
@@ -48,6 +50,7 @@ class BloopTokens:
     """Implements :class:`shardbatch.control.position_format.PositionFormat`."""
 
     who = "the token"
+    complete = False
 
     def require_stream(self, identity: str) -> None:
         """Check that Bloop reads such a stream.

@@ -6,9 +6,9 @@ What a person does, and with which arguments, stands in ``shardbatch.control.ver
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError
 from argparse import Namespace as Arguments
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from airflow.cli.cli_config import ARG_OUTPUT, ActionCommand, Arg, GroupCommand, lazy_load_command
@@ -23,6 +23,13 @@ def _count(text: str) -> int:
     number = int(text)
     if number < 0:
         raise ArgumentTypeError(f"{text} is below zero")
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0.1 <= number <= 86_400:
+        raise ArgumentTypeError(f"{text} is not 0.1 to 86400")
     return number
 
 
@@ -48,6 +55,11 @@ SHOWN = Arg(
     type=_count,
     help="How many shards at most; 0: all. Default: 50 in a table, all in json and yaml",
 )
+WATCHED = Arg(
+    ("--limit",), type=_count, help="How many shards at most; 0: all. Default: as the terminal has lines, else 50"
+)
+EVERY = Arg(("--every",), type=_seconds, default=5.0, help="Seconds between two looks, at least 0.1. Default: 5")
+ONCE = Arg(("--once",), action="store_true", help="Look once, print a table and end")
 LIMIT = Arg(("--limit",), type=int, default=20, help="How many batches at most, newest first. Default: 20")
 REASON = Arg(("--reason",), default="", help="Why; kept on the application row. Needed with --yes")
 YES = Arg(("-y", "--yes"), action="store_true", help="Do it; without this only say what would be done")
@@ -90,6 +102,23 @@ def _of_kcl() -> tuple[Verb, ...]:
     return (IMPORT_KCL,)
 
 
+class CompletedArg(Arg):
+    """An argument whose words a shell completes (argcomplete); others are taken, too.
+
+    :param words: these words; default: none, so that a shell offers the names of files.
+    """
+
+    def __init__(self, words: Sequence[str], flags: tuple[str, ...], **more: Any) -> None:
+        super().__init__(flags, **more)  # type: ignore[no-untyped-call]  # as Airflow has it
+        self._words = tuple(words)
+
+    def add_to_parser(self, parser: ArgumentParser) -> None:
+        """Add it, with its words."""
+        made: Any = parser.add_argument(*self.flags, **self.kwargs)
+        if self._words:
+            made.completer = lambda **asked: self._words
+
+
 def _argument(argument: Argument) -> Arg:
     words: dict[str, Any] = {"help": argument.help}
     if argument.required and argument.flag.startswith("-"):
@@ -102,7 +131,7 @@ def _argument(argument: Argument) -> Arg:
         words["default"] = argument.default
     if argument.parse is not None:
         words["type"] = argument.parse
-    return Arg((argument.flag,), **words)
+    return CompletedArg(argument.words, (argument.flag,), **words)
 
 
 def _command(verb: Verb) -> ActionCommand:
@@ -137,7 +166,7 @@ def _commands(verbs: Iterable[Verb]) -> Iterator[ActionCommand]:
 #: What is said of positions that are written down.
 POSITIONS = GroupCommand(
     name="positions",
-    help="Move between an application and another program: where each shard stands, written down",
+    help="Where each shard stands, written down: to copy or move an application, or to change programs",
     subcommands=(
         ActionCommand(
             name="export",
@@ -174,6 +203,16 @@ GROUP = GroupCommand(
             help="Every shard: state, owner, checkpoint, lag",
             func=lazy_load_command("shardbatch.cli.commands.shards"),
             args=(*STORE, STATE, OWNED_BY, SORT, SHOWN, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="watch",
+            help="The shards in the terminal, looked at again and again",
+            description=(
+                "Ctrl-C ends it. Where the output is not a terminal, it prints one table below the other. Nothing is "
+                "changed."
+            ),
+            func=lazy_load_command("shardbatch.cli.watch.watch"),
+            args=(*STORE, STATE, OWNED_BY, SORT, WATCHED, EVERY, ONCE),
         ),
         ActionCommand(
             name="batches",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from shardbatch.cli.opened import chosen_of
 from shardbatch.control.position_verbs import FORMAT, content_of
 from shardbatch.core.ports import Verdict
-from shardbatch.errors import ConfigurationError
+from shardbatch.errors import ConfigurationError, InvalidStream
 from shardbatch.run.consumer import Rows
 from shardbatch.tasks import actions
 from shardbatch.tasks.positions import export_of, way_of
@@ -57,7 +57,9 @@ def bring(verb: Verb, args: Arguments, namespace: Namespace, leases: Leases, act
     """
     chosen = chosen_of(verb, args)
     chosen["positions"] = content_of(chosen["positions"])
-    stream = way_of(chosen["form"]).stream(args.stream_name, args.conn_id or None, args.region)
+    way = way_of(chosen["form"])
+    stream = way.stream(way.address(chosen["positions"], args.stream_name), args.conn_id or None, args.region)
+    _require_name(stream.stream_name, args.stream_name)
     with contextlib.closing(replace(leases, create=True).open()) as store:
         return actions.act(
             verb,
@@ -71,6 +73,15 @@ def bring(verb: Verb, args: Arguments, namespace: Namespace, leases: Leases, act
             chosen=chosen,
             stream=stream,
         )
+
+
+def _require_name(there: str, given: str) -> None:
+    """Check that the positions are of the stream that the arguments name.
+
+    :raises InvalidStream: if it is another one.
+    """
+    if there != given:
+        raise InvalidStream(f"The positions are of a stream of {there!r}, and -s names {given!r}.")
 
 
 def put(found: Exported, file: str) -> None:

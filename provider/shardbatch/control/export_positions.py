@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an application stands, written down for another program: committed facts only, and no row is changed.
+"""Where an application stands, written down: committed facts only, and no row is changed.
 
-A token, or whatever the format calls it, can say a place for each shard and no more. What else the rows know, and what
-would make another program read records twice or not at all, stands in the remarks beside it.
+A token of another program can say a place for each shard and no more. What else the rows know, and what would make
+another program read records twice or not at all, stands in the remarks beside it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
 from shardbatch.core.batch import KEPT, Batch, BatchState
 from shardbatch.core.beginnings import beginnings
+from shardbatch.core.interval_output import IntervalOutput
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.ports import Source
-from shardbatch.core.rows import BATCH
+from shardbatch.core.rows import BATCH, INTERVAL
 from shardbatch.core.shard import Shard
 from shardbatch.errors import ImportUnfinished, LeaseLost
 from shardbatch.run.consumer import Rows
@@ -50,8 +51,22 @@ def export_positions(rows: Rows, *, source: Source, form: PositionFormat) -> Exp
     standing = [_committed(row, batches, rows.now_ms()) for row in found]
     fresh = _fresh(rows, application, listing, standing)
     listed = frozenset(shard.shard_id for shard in listing)
-    written = form.write(Standing(application.stream_id, [*standing, *fresh], listed), source)
-    remarks = [*_of_batches(rows, batches, found), *_of_leases(found, batches, listed), *written.remarks]
+    intervals = cast("Iterator[IntervalOutput]", rows.store.list(INTERVAL, rows.namespace, None))
+    written = form.write(
+        Standing(
+            identity=application.stream_id,
+            rows=[*standing, *fresh],
+            listed=listed,
+            application=application,
+            fresh=frozenset(row.shard_id for row in fresh),
+            intervals=tuple(intervals),
+        ),
+        source,
+    )
+    of_leases = [
+        remark for remark in _of_leases(found, batches, listed) if not (form.complete and remark.result == _GAP)
+    ]
+    remarks = [*_of_batches(rows, batches, found), *of_leases, *written.remarks]
     return Exported(written.positions, tuple(remarks))
 
 

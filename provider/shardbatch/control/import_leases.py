@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from shardbatch.control.action import TRIES, Action, Done
 from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
+from shardbatch.core.carried import NOTHING_CARRIED, Carried
 from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS
+from shardbatch.core.interval_output import IntervalOutput
 from shardbatch.core.lease import Lease
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.taken import Taken
@@ -37,6 +40,7 @@ class Import:
     :param before: looks at what is taken over, before anything is written; raises if that must not be.
     :param last: looks once more, before the application can be claimed.
     :param clock_ms: the stream's own time, ``None`` if it tells none.
+    :param carried: what is known of the application beside its shards.
     """
 
     identity: str
@@ -46,6 +50,7 @@ class Import:
     before: Callable[[], None] = _nothing
     last: Callable[[], None] = _nothing
     clock_ms: Callable[[], int | None] = _nothing
+    carried: Carried = NOTHING_CARRIED
 
 
 def import_leases(action: Action, brought: Import) -> tuple[Done, ...]:
@@ -118,28 +123,39 @@ def _complete_from(action: Action, brought: Import) -> int:
 def _write(action: Action, brought: Import, complete_from_ms: int) -> tuple[Done, ...]:
     note = action.note(brought.text)
     begun = replace(action, verb=replace(action.verb, past="began to import")).note(brought.text)
-    row = _begin(action, brought.identity, begun)
+    row = _begin(action, brought, begun)
     rows = {lease.shard_id: lease for lease in action.leases()}
     plan = {taken.shard.shard_id: taken for taken in brought.plan}
-    fresh = {name: _fresh(action, taken, note) for name, taken in plan.items()}
+    moved = brought.carried.namespace == action.namespace
+    fresh = {name: _fresh(action, taken, note, moved=moved) for name, taken in plan.items()}
     absent = [lease for shard_id, lease in fresh.items() if shard_id not in rows]
     written = zip(absent, action.store.create_many(absent), strict=True)
     rows.update((lease.shard_id, lease) for lease, done in written if done)
     told = [_bring(action, taken, rows.get(name), fresh[name]) for name, taken in plan.items()]
     if any(item.result == "left" for item in told):
         return tuple(told)
+    if moved:
+        _bring_intervals(action, brought.carried.intervals)
     brought.last()
-    while row.importing is not None and not action.store.replace(row, row.imported(note, complete_from_ms)):
+    while row.importing is not None and not action.store.replace(row, _ended(row, brought, note, complete_from_ms)):
         row = action.expect_application()
     return (Done("application", str(action.namespace), "", "imported", effect=f"reads {brought.identity}"), *told)
 
 
-def _begin(action: Action, identity: str, note: str) -> Application:
+def _ended(row: Application, brought: Import, note: str, complete_from_ms: int) -> Application:
+    """The row once all is there, also where an import of other positions began it."""
+    return brought.carried.on(row).imported(note, complete_from_ms)
+
+
+def _begin(action: Action, brought: Import, note: str) -> Application:
     """The application's row, from now on being imported.
 
     :raises LeaseLost: if a run made it just now.
     """
-    fresh = Application(action.namespace, identity, TRIM_HORIZON, first_count(), last_action=note, importing=note)
+    fresh = Application(
+        action.namespace, brought.identity, TRIM_HORIZON, first_count(), last_action=note, importing=note
+    )
+    fresh = brought.carried.on(fresh)
     if action.store.create(fresh):
         return fresh
     row = action.expect_application()
@@ -148,9 +164,24 @@ def _begin(action: Action, identity: str, note: str) -> Application:
     return row
 
 
-def _fresh(action: Action, taken: Taken, note: str) -> Lease:
-    count, now_ms = first_count(), action.now_ms()
-    return leases.add_imported(action.namespace, taken.shard, taken.position, count, now_ms, note, unseen=taken.unseen)
+def _fresh(action: Action, taken: Taken, note: str, *, moved: bool) -> Lease:
+    count, now_ms, unseen = first_count(), action.now_ms(), taken.unseen
+    row = leases.add_imported(action.namespace, taken.shard, taken.position, count, now_ms, note, unseen=unseen)
+    return row if taken.noted is None else taken.noted.on(row, moved=moved)
+
+
+def _bring_intervals(action: Action, intervals: Sequence[IntervalOutput]) -> None:
+    """The numbers of intervals go on where they were: with a lower one a later run would stay hidden (PROTOCOL H3)."""
+    for known in intervals:
+        while True:
+            row = cast("IntervalOutput | None", action.store.get(known.key))
+            if row is None:
+                if action.store.create(replace(known, row_count=first_count())):
+                    break
+                continue
+            roots = tuple(dict.fromkeys([*known.roots, *row.roots]))
+            if action.store.replace(row, row.widened(max(row.number, known.number), roots)):
+                break
 
 
 def _bring(action: Action, taken: Taken, row: Lease | None, fresh: Lease) -> Done:

@@ -63,6 +63,7 @@ def import_positions(
             text=kept.text,
             where=form.who,
             clock_ms=source.clock_ms,
+            carried=kept.carried,
         ),
     )
 

@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from shardbatch.core.application import Application
+from shardbatch.core.carried import Carried
+from shardbatch.core.interval_output import IntervalOutput
 from shardbatch.core.lease import Lease
 from shardbatch.core.ports import Source
 from shardbatch.core.position import Position
@@ -55,11 +58,17 @@ class Standing:
     :param identity: the stream's.
     :param rows: one for each shard that the application knows, or that is listed and that it will read.
     :param listed: ids of the shards that the stream lists.
+    :param application: its own row.
+    :param fresh: ids of the shards that it has no row of yet.
+    :param intervals: what the runs over intervals have in common, one for each interval.
     """
 
     identity: str
     rows: Sequence[Lease]
     listed: frozenset[str]
+    application: Application
+    fresh: frozenset[str] = frozenset()
+    intervals: tuple[IntervalOutput, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,11 @@ class Kept(Protocol):
         """What they are, for notes: ``the token of a stream, with 3 shards``."""
         ...
 
+    @property
+    def carried(self) -> Carried:
+        """What they say of the application beside its shards; ``NOTHING_CARRIED`` if nothing."""
+        ...
+
     def plan(
         self, identity: str, listing: Sequence[Shard], start: Position | None, now: Callable[[], Position]
     ) -> Sequence[Taken]:
@@ -98,6 +112,8 @@ class PositionFormat(Protocol):
 
     #: Whose it is, for words.
     who: str
+    #: Whether it writes down what the rows know of losses, so that who takes it up is told of them.
+    complete: bool
 
     def require_stream(self, identity: str) -> None:
         """Check that positions of this stream can be written so.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person says to take up positions that another program wrote down, or to write them for it."""
+"""What a person says to write down where an application stands, or to go on where it was written down."""
 
 from __future__ import annotations
 
@@ -49,17 +49,18 @@ def _import() -> UseCase:
 FORMAT = Argument(
     "form",
     "--format",
-    "How the positions are written: bloop, a token of Bloop",
+    "How the positions are written: json, all of an application, for any stream; bloop, a token of Bloop",
     field="format",
     required=True,
     read=_format,
+    words=("json", "bloop"),
 )
 
 IMPORT_POSITIONS = Verb(
     name="positions import",
     word="import",
     past="imported",
-    help="Go on where another program stands, by positions that it wrote down",
+    help="Go on where an application or another program stands, by positions that were written down",
     more=(
         "Makes a new application that reads every record behind the positions, once. All is checked first, also with "
         "the stream. All or nothing; one that died is finished by another, and nothing can be claimed before. "
@@ -72,8 +73,9 @@ IMPORT_POSITIONS = Verb(
             "start",
             "--start",
             "Where shards begin of which the positions name no place: TRIM_HORIZON, or an instant with its time zone. "
-            "Default: as the program does that wrote them; the preview says what that leaves out",
+            "Default: as the program does that wrote them; the preview says what that leaves out. json names them all",
             read=_start,
+            words=("TRIM_HORIZON",),
         ),
     ),
     use_case=_import,

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from shardbatch.control.status import committed_up_to, shards
+from shardbatch.control.stream_look import StreamLook
+from shardbatch.control.tip_look import look_at_tips
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS
 from shardbatch.core.ports import SYSTEM_CLOCK, Clock, LeaseStore
@@ -28,13 +30,15 @@ MOST_NAMED = 5
 class Answer:
     """What the rows say: whether it is ``reached``; else what is waited for (``why``), or that it will ``never`` be.
 
-    ``told`` are plain values for the task's output.
+    ``told`` are plain values for the task's output. ``then`` is what to ask from now on, where the first look has fixed
+    what is meant.
     """
 
     reached: bool
     why: str = ""
     never: bool = False
     told: Mapping[str, Any] | None = None
+    then: Question | None = None
 
 
 class Question(Protocol):
@@ -53,6 +57,20 @@ class Question(Protocol):
         ...
 
 
+@runtime_checkable
+class StreamQuestion(Protocol):
+    """A question of a sensor that may look at the stream, too."""
+
+    def ask_with(self, store: LeaseStore, namespace: Namespace, stream: StreamLook | None) -> Answer:
+        """Look at the rows, and at the stream. ``None``: only its name is known.
+
+        :raises ApplicationUnknown: if the store has no such application.
+        :raises StoreError: if the store cannot be asked.
+        :raises SourceError: if the stream is needed and cannot be asked.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class CommittedUpTo:
     """Is every record that arrived before ``until_ms`` in a committed batch or a recorded gap?
@@ -68,7 +86,13 @@ class CommittedUpTo:
 
     def ask(self, store: LeaseStore, namespace: Namespace) -> Answer:
         """Look twice (PROTOCOL C7), then at the batches of the window if not everything is accepted."""
-        found = committed_up_to(store, namespace)
+        return self.ask_with(store, namespace, None)
+
+    def ask_with(self, store: LeaseStore, namespace: Namespace, stream: StreamLook | None) -> Answer:
+        """The same; and where only idle shards hold the watermark back, look at their tips (PROTOCOL C9)."""
+        found, note = committed_up_to(store, namespace), ""
+        if stream is not None and found.ms is not None and found.ms < self.until_ms:
+            found, note = look_at_tips(store, namespace, stream, self.until_ms, found)
         told = {"watermark_ms": found.ms, "complete_from_ms": found.complete_from_ms}
         begins = found.complete_from_ms
         first = self.until_ms if self.since_ms is None else self.since_ms
@@ -77,7 +101,7 @@ class CommittedUpTo:
             text += "Wait for a later instant, or read what is older by an interval run."
             return Answer(False, text, never=True, told=told)
         if found.ms is None or found.ms < self.until_ms:
-            return Answer(False, self._waits(found), told=told)
+            return Answer(False, f"{self._waits(found)} {note}".strip(), told=told)
         return self._window(store, namespace, told)
 
     def _waits(self, found: Watermark) -> str:
@@ -180,8 +204,11 @@ def question_of(value: Mapping[str, Any]) -> Question:
 
     :raises ConfigurationError: for a kind that this version does not know.
     """
+    from shardbatch.control.shard_questions import LineageComplete, ShardsEnded
+
     rest = {name: tuple(item) if isinstance(item, list) else item for name, item in value.items() if name != "kind"}
     kinds: Mapping[str, Any] = {"committed_up_to": CommittedUpTo, "backlog": Backlog}
+    kinds = {**kinds, "shards_ended": ShardsEnded, "lineage_complete": LineageComplete}
     made = kinds.get(str(value.get("kind")))
     if made is None:
         raise ConfigurationError(

@@ -108,7 +108,7 @@ def status(store: LeaseStore, namespace: Namespace, clock: Clock = SYSTEM_CLOCK)
     :param clock: default: this machine's. Looks at a shard that lie in its future tell nothing.
     :raises ConfigurationError: if the store has no such application.
     """
-    application, rows = _look(store, namespace)
+    application, rows = look_at(store, namespace)
     leases = _shards(rows, application, clock)
     unfinished: list[Batch] = []
     aside: list[Batch] = []
@@ -182,10 +182,14 @@ def committed_up_to(store: LeaseStore, namespace: Namespace) -> Watermark:
 
     :raises ConfigurationError: if the store has no such application.
     """
-    return lesser(*(watermark(*_look(store, namespace)) for _ in range(2)))
+    return lesser(*(watermark(*look_at(store, namespace)) for _ in range(2)))
 
 
-def _look(store: LeaseStore, namespace: Namespace) -> tuple[Application, list[Lease]]:
+def look_at(store: LeaseStore, namespace: Namespace) -> tuple[Application, list[Lease]]:
+    """One look at the rows of a live application: its own, and then its leases.
+
+    :raises ApplicationUnknown: if the store has no such application.
+    """
     rows = Rows(namespace=namespace, store=store)
     return rows.expect_application(), rows.leases()
 

@@ -29,6 +29,7 @@ class Argument:
     :param default: its default value on the command line.
     :param parse: makes a value from its text, and raises ``ValueError`` for an invalid text. Default: it stays a text.
     :param read: converts the given value for the use-case; default: unchanged.
+    :param words: what a shell offers to complete it, default none; others may be given, too.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Argument:
     default: Any = None
     parse: Callable[[str], Any] | None = None
     read: Callable[[Any], Any] | None = None
+    words: tuple[str, ...] = ()
 
     @property
     def given_as(self) -> str:

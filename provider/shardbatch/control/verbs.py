@@ -205,6 +205,7 @@ RESET = Verb(
             "TRIM_HORIZON, an instant like 2026-11-28T00:00:00+00:00, or for one shard a checkpoint as 'shards' shows "
             "it; a number of fewer than 21 digits, which may be a date, as sequence:NUMBER",
             read=_target,
+            words=("TRIM_HORIZON",),
         ),
         Argument(
             "stream_id",

@@ -23,6 +23,13 @@ class Choice(str, Enum):
         return format(self.value, spec)
 
 
+class ShardEnd(Choice):
+    """When a shard has ended: ``CLOSED``, it takes no more records; ``COMPLETED``, all of it is committed, too."""
+
+    CLOSED = "closed"
+    COMPLETED = "completed"
+
+
 C = TypeVar("C", bound=Choice)
 
 _FLAGS = {"true": True, "false": False}

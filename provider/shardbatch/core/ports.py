@@ -10,6 +10,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Callable, Protocol
 
+from shardbatch.core.archive_files import ArchiveFiles
 from shardbatch.core.decision import Decision
 from shardbatch.core.position import Position
 from shardbatch.core.root_owner import Holder, RootChange
@@ -181,6 +182,13 @@ class Source(Protocol):
         """
         ...
 
+    def open_at(self, instant_ms: int) -> Sequence[Shard] | None:
+        """The shards that were open at an instant; ``None`` if the service cannot tell, or does not for this instant.
+
+        Those that left the stream since may be missing.
+        """
+        ...
+
     def clock_ms(self) -> int | None:
         """The service's own time: no record that arrives from now on has an earlier one. ``None`` if it tells none."""
         ...
@@ -292,7 +300,7 @@ class HandedRoots(OutputRoots, Protocol):
         """The owner stays the one that it was."""
 
 
-class Landing(Protocol):
+class Landing(ArchiveFiles, Protocol):
     """The staging area. Paths are relative to its folder, with forward slashes. Errors are :class:`StagingError`."""
 
     uri: str

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from shardbatch.core.carried import Noted
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, Kind, Position
 from shardbatch.core.shard import Shard, generations
 
@@ -18,7 +19,7 @@ class Taken:
     """What becomes of a shard: its place and what it means, or ``refused``, why nothing can become of it.
 
     ``unseen``: it was never begun, and its first records may have expired. ``chosen``: what was taken over names no
-    place, so one was chosen for it; a later call may choose another.
+    place, so one was chosen for it; a later call may choose another. ``noted``: what is known of it beside its place.
     """
 
     shard: Shard
@@ -28,6 +29,7 @@ class Taken:
     refused: str = ""
     unseen: bool = False
     chosen: bool = False
+    noted: Noted | None = None
 
     @property
     def completed(self) -> bool:

@@ -63,13 +63,15 @@ def lesser(first: Watermark, second: Watermark) -> Watermark:
     return first if first.ms is None or (second.ms is not None and first.ms < second.ms) else second
 
 
-def watermark(application: Application, leases: Sequence[Lease]) -> Watermark:
+def watermark(application: Application, leases: Sequence[Lease], tips: Mapping[str, int] | None = None) -> Watermark:
     """The watermark of a live application, by one look at its rows.
 
     A list of rows is not a snapshot: before you act on the answer, look twice, and take the lesser (:func:`lesser`).
+
+    :param tips: when shards stood at their tips, beside what their rows say; only those that count (PROTOCOL C9).
     """
     rows = {lease.shard_id: lease for lease in leases if not lease.scope}
-    seen = _seen(rows)
+    seen = _seen(rows, tips or {})
     found = [Hold(lease.shard_id, _of_row(lease, seen)) for lease in rows.values() if not lease.completed]
     found += [Hold(lease.shard_id, None) for lease in rows.values() if lease.completed and _is_reset(lease)]
     if application.importing is not None:
@@ -85,6 +87,13 @@ def watermark(application: Application, leases: Sequence[Lease]) -> Watermark:
     ms = found[0].ms if found else None
     holds = tuple(hold for hold in found[:MOST_NAMED] if hold.ms == ms)
     return Watermark(ms, application.complete_from, holds, application.reset_count)
+
+
+def bounds(leases: Iterable[Lease]) -> dict[str, Bound]:
+    """Of each open shard the instant up to which all is committed, by its row and those of its ancestors."""
+    rows = {lease.shard_id: lease for lease in leases if not lease.scope}
+    seen = _seen(rows, {})
+    return {name: _of_row(lease, seen) for name, lease in rows.items() if not lease.completed}
 
 
 def listed_whole(listing: Iterable[Shard], rows: Iterable[Lease], *, lineage: bool) -> bool:
@@ -113,7 +122,7 @@ def over(rows: Iterable[Lease]) -> tuple[str, ...]:
     return tuple(sorted(lease.shard_id for lease in known if lease.completed and lease.shard_id not in parents))
 
 
-def _seen(rows: Mapping[str, Lease]) -> dict[str, Bound]:
+def _seen(rows: Mapping[str, Lease], tips: Mapping[str, int]) -> dict[str, Bound]:
     """Of each shard what was committed of it; else, since all that it has came later, the latest of its parents.
 
     Of one that a reset has nothing is known. A start instant is never a parent's for its children: a child may have
@@ -123,7 +132,8 @@ def _seen(rows: Mapping[str, Lease]) -> dict[str, Bound]:
     seen: dict[str, Bound] = {}
     for name in sorted(rows, key=lambda name: depth[name]):
         lease = rows[name]
-        own = lease.committed_up_to_ms
+        known = [ms for ms in (lease.committed_up_to_ms, tips.get(name)) if ms is not None]
+        own = max(known, default=None)
         if _is_reset(lease):
             seen[name] = None
         elif own is not None:

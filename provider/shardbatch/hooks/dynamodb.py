@@ -129,3 +129,8 @@ class DynamoDBStream:
         )
         tables = None if self.stream_arn else client("dynamodb")
         return DynamoDBSource(tables, client("dynamodbstreams"), self.address, options=options)
+
+
+def stream_at(arn: str, aws_conn_id: str | None, region_name: str | None) -> DynamoDBStream:
+    """The stream of an ARN."""
+    return DynamoDBStream(stream_arn=arn, aws_conn_id=aws_conn_id, region_name=region_name)

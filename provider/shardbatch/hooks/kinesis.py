@@ -133,3 +133,8 @@ class KinesisStream:
         if budget is not None:
             options = replace(options, fan_out=FanOut(self.fan_out), app_name=app_name, budget=budget)
         return KinesisSource(client, self.address, options=options)
+
+
+def stream_at(arn: str, aws_conn_id: str | None, region_name: str | None) -> KinesisStream:
+    """The stream of an ARN."""
+    return KinesisStream(stream_arn=arn, aws_conn_id=aws_conn_id, region_name=region_name)

@@ -59,6 +59,10 @@ class LazySource:
         """What a listing of the stream lacks, or nothing."""
         return self._source().missing(listing)
 
+    def open_at(self, instant_ms: int) -> Sequence[Shard] | None:
+        """The shards that were open at an instant, or ``None`` if the service cannot tell."""
+        return self._source().open_at(instant_ms)
+
     def clock_ms(self) -> int | None:
         """The service's own time, or ``None`` if it tells none."""
         return self._source().clock_ms()

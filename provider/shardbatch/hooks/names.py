@@ -4,10 +4,20 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError
 from shardbatch.stores.keys import length
+
+#: The scheme of our assets. With ``x-`` before it Airflow takes a URI as it stands; else it loads the asset handlers of
+#: every provider to ask them, boto3 among them, in each parse and each task.
+SCHEME = "x-shardbatch"
+
+
+def asset_uri(app_name: str, stream_name: str) -> str:
+    """The URI of the asset that stands for an application's committed batches."""
+    return f"{SCHEME}://{quote(app_name, safe='')}/{quote(stream_name, safe='')}"
 
 
 def namespace_of(app_name: Any, stream_name: Any) -> Namespace:

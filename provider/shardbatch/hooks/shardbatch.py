@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from airflow.sdk import BaseHook, get_current_context
 
@@ -14,14 +16,16 @@ from shardbatch.errors import ApplicationUnknown, ConfigurationError, StoreNotFo
 from shardbatch.hooks.leases import Leases, existing_store
 from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.settings import chosen_leases, leases_of
+from shardbatch.hooks.stream_literals import stream_from
 from shardbatch.hooks.streams import Stream
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
     from shardbatch.control.questions import Answer, Question
+    from shardbatch.control.shared_look import Look
     from shardbatch.control.status import ShardStatus, Status
-    from shardbatch.core.ports import LeaseStore
+    from shardbatch.core.ports import LeaseStore, Source
     from shardbatch.core.rows import Namespace
     from shardbatch.core.watermark import Watermark
     from shardbatch.run.batch_status import BatchStatus
@@ -145,19 +149,40 @@ class ShardbatchHook(BaseHook):
         with self._opened() as (store, namespace):
             return statuses.committed_up_to(store, namespace)
 
-    def ask(self, question: Question) -> Answer:
+    def ask(self, question: Question, look: Look | None = None, source: Mapping[str, Any] | None = None) -> Answer:
         """What the rows say to a question of a sensor. An application that has not claimed yet is waited for.
 
+        :param look: what others read that share it; default: nothing.
+        :param source: the stream as ``stream_to_json`` gives it, for a question that needs it; default: that of the
+            hook, if it is not a name.
         :raises ConfigurationError: for a name or a connection that cannot be used.
         :raises StoreError: if the store cannot be reached.
+        :raises SourceError: if the stream is asked and cannot be.
         """
-        from shardbatch.control.questions import Answer
+        from shardbatch.control.applications import near_names
+        from shardbatch.control.questions import Answer, StreamQuestion
+        from shardbatch.control.shared_look import Look, SharedStore
+        from shardbatch.control.stream_look import StreamLook
 
-        try:
-            with self._opened() as (store, namespace):
-                return question.ask(store, namespace)
-        except (ApplicationUnknown, StoreNotFound) as error:
-            return Answer(False, f"{error} It is there once a run has claimed for the first time.")
+        app_name, named, leases = self._rendered() if self._of_group else (self.app_name, self.stream, self.leases)
+        namespace = namespace_of(app_name, named if isinstance(named, str) else named.stream_name)
+        stream: Callable[[], Stream] | None = None if isinstance(named, str) else partial(_itself, named)
+        if source is not None:
+            stream = partial(stream_from, source)
+        shared = look or Look()
+        path = shared.path()
+        with closing(SharedStore(path, partial(existing_store, leases))) as store:
+            try:
+                with near_names(store, namespace):
+                    if not isinstance(question, StreamQuestion):
+                        return question.ask(store, namespace)
+                    if stream is None:
+                        return question.ask_with(store, namespace, None)
+                    opened = partial(_opened_source, stream)
+                    with closing(StreamLook(path, json.dumps(source, sort_keys=True), opened, shared.rest)) as there:
+                        return question.ask_with(store, namespace, there)
+            except (ApplicationUnknown, StoreNotFound) as error:
+                return Answer(False, f"{error} It is there once a run has claimed for the first time.")
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[LeaseStore, Namespace]]:
@@ -174,6 +199,14 @@ class ShardbatchHook(BaseHook):
         if not isinstance(stream, str) and TEMPLATE.search(stream.address):
             stream = stream.rendered(_rendered)
         return _rendered(self.app_name), stream, self.leases.rendered(_rendered)
+
+
+def _itself(stream: Stream) -> Stream:
+    return stream
+
+
+def _opened_source(stream: Callable[[], Stream]) -> AbstractContextManager[Source]:
+    return closing(stream().open())
 
 
 def _rendered(text: str) -> str:

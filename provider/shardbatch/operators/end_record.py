@@ -8,20 +8,23 @@ of a newer one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from inspect import isgeneratorfunction
 from typing import Any, Protocol, runtime_checkable
 
 from airflow.sdk import XComArg
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
+from shardbatch.core.metrics import STEP_DURATION
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.renamed import renamed
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import Stream
 from shardbatch.hooks.templates import renderer
 from shardbatch.operators.failure import final_errors
+from shardbatch.operators.links import add_link
 from shardbatch.operators.reconnection import bind_reconnection
 from shardbatch.tasks.application import ApplicationSpec
 
@@ -55,6 +58,15 @@ class Binds(Protocol):
 
     def bound(self) -> Bound | None:
         """The batch and attempt of the current try; ``None`` without a batch."""
+        ...
+
+
+@runtime_checkable
+class Learns(Protocol):
+    """An operator that wants to know what its application wrote."""
+
+    def wrote_below(self, roots: Sequence[str]) -> None:
+        """Learn at the good end of the current try which output roots its application wrote below."""
         ...
 
 
@@ -152,6 +164,7 @@ class _Ending:
         self._bound: dict[str, Bound | None] = {}
 
     def begin(self, context: Any, *_: Any) -> None:
+        add_link(context["ti"].task)  # an instance of a mapped task is made anew, with the links of its class
         if not self._freeze_task:
             return  # the operator knows its batch itself
         ti, memory = context["ti"], context.get("task_state_store")
@@ -199,8 +212,20 @@ class _Ending:
                 only=self._only and "[" not in work,
                 sure=bound.sure,
             )
+        measure_work(spec, context)
         records = "" if bound.records is None else f", {bound.records:,} records"
-        log.info("Attempt %s of batch %s%s: this task ended well; %s.", bound.attempt, bound.batch_id, records, left)
+        told = left.told
+        log.info("Attempt %s of batch %s%s: this task ended well; %s.", bound.attempt, bound.batch_id, records, told)
+        if isinstance(task, Learns):
+            task.wrote_below(left.roots)
+
+
+def measure_work(spec: ApplicationSpec, context: Mapping[str, Any]) -> None:
+    """Measure how long this try of a task of the block took, since its start in Airflow."""
+    began = getattr(context["ti"], "start_date", None)
+    if began is not None:
+        milliseconds = (datetime.now(UTC) - began).total_seconds() * 1000
+        spec.meter(context)(STEP_DURATION, max(0.0, milliseconds), step="work")
 
 
 def _moved(note: Any, batch_id: Any, attempt: Any) -> bool:

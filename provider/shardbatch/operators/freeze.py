@@ -44,6 +44,7 @@ class FreezeOperator(ComesBack):
         again too, because otherwise readers would never see what the work writes.
     """
 
+    step_name = "freeze"
     red = (
         "What was landed waits, and no work has started. The last line of its log says what to do; then clear it with "
         "its downstream tasks, or let the next run go on."

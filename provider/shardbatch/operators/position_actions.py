@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Positions of an application, written down for another program or taken up from it, as tasks."""
+"""Positions of an application, written down or taken up again, as tasks."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def format_of(given: PositionsFormat | str) -> PositionsFormat | str:
 
 
 class ExportPositionsOperator(RendersOnce):
-    """Writes down where an application stands, by what is committed, for another program. Nothing is changed.
+    """Writes down where an application stands, by what is committed. Nothing is changed.
 
     Its output is a small dictionary: ``format``; ``positions``, of JSON's own types; and ``remarks``, a list of what
     the positions cannot say, row by row. The log has the remarks as warnings. The stream is asked for its shards.
 
     :param app_name: the application, templated.
     :param stream: the stream that the application reads.
-    :param format: how they are written: ``PositionsFormat.BLOOP``, or its text; templated.
+    :param format: how they are written: ``PositionsFormat.JSON`` or ``BLOOP``, or its text; templated.
     :param leases: where leases are kept, default: the setting ``[shardbatch] leases``.
     :raises ConfigurationError: without a lease store, or for another format.
     """
@@ -83,12 +83,12 @@ class ExportPositionsOperator(RendersOnce):
 
 
 class ImportPositionsOperator(ActionOperator):
-    """Makes a new application that goes on where another program stands, by positions that it wrote down.
+    """Makes a new application that goes on where another one, or another program, stands.
 
     Everything is checked first, also with the stream; all or nothing. The tables of the lease store are made if they
     are missing.
 
-    :param format: how they are written: ``PositionsFormat.BLOOP``, or its text; templated.
+    :param format: how they are written: ``PositionsFormat.JSON`` or ``BLOOP``, or its text; templated.
     :param positions: the positions: a dictionary, or its text as JSON; templated.
     :param start: where shards begin of which they name no place: ``TRIM_HORIZON`` or an instant (aware ``datetime`` or
         ISO text); default: as the program does that wrote them. Templated.

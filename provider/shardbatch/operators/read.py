@@ -18,6 +18,8 @@ from shardbatch.operators.step import Step
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from shardbatch.tasks.steps import Landed
+
 #: Shards that a task names in its output; its log names all.
 NAMED_ERRORS = 10
 LONGEST_ERROR = 200
@@ -41,9 +43,10 @@ class ReadOperator(Step):
     ``standstill``, if many answers without records came no nearer to the tip; ``lost``, ``error`` or ``others_failed``;
     ``source``, if the source had no further answer.
 
-    :param entry: one of claim's entries, ``{"group": …, "label": …}``; templated.
+    :param entry: one of claim's entries, ``{"group": …, "label": …}``, with ``began`` if claim waited; templated.
     """
 
+    step_name = "read"
     red = (
         "What it has landed is kept, and no record is lost. The last line of its log says what to do; then clear it "
         "with its downstream tasks, and it reads the rest. Or let the next run read on."
@@ -54,15 +57,17 @@ class ReadOperator(Step):
         super().__init__(map_index_template=map_index_template, **kwargs)
         self.entry = entry
         self._stop: threading.Event | None = None
+        self._landed: Landed | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Read, and return what was landed."""
         until = time.monotonic() + self._seconds(context)
         self._stop = threading.Event()
-        began = context["dag_run"].start_date
-        tip_ms = None if began is None else round(began.timestamp() * 1000)
         with self.open(context) as steps:
-            landed = steps.land(self.entry["group"], tip_ms, self._stop, max(0.0, until - time.monotonic()))
+            landed = steps.land(
+                self.entry["group"], self._began_ms(context), self._stop, max(0.0, until - time.monotonic())
+            )
+        self._landed = landed
         return {
             "records": landed.records,
             "bytes": landed.bytes,
@@ -79,6 +84,19 @@ class ReadOperator(Step):
                 shard: shortened(text, LONGEST_ERROR) for shard, text in sorted(landed.errors.items())[:NAMED_ERRORS]
             },
         }
+
+    def _began_ms(self, context: Context) -> int | None:
+        """When the run began, up to when it reads; if its claim waited, when that was over."""
+        if "began" in self.entry:
+            return int(self.entry["began"])
+        began = context["dag_run"].start_date
+        return None if began is None else round(began.timestamp() * 1000)
+
+    def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
+        """The stream and the landed ranges, for Airflow's OpenLineage provider; nothing of a read that failed."""
+        from shardbatch.tasks.lineage import of_read
+
+        return None if self._landed is None else of_read(self.spec(), self._landed.slices)
 
     def _seconds(self, context: Context) -> float:
         """The time in which it may read before Airflow ends it, or its run, by the clocks of scheduler and worker."""

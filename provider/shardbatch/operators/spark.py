@@ -12,11 +12,13 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from shardbatch.core.handover import WorkOrder
-from shardbatch.errors import ConfigurationError, JobFailed
+from shardbatch.core.owner import Mode
+from shardbatch.errors import ConfigurationError, JobFailed, ProtocolError
 from shardbatch.hooks.templates import renderer
 from shardbatch.operators.end_record import Bound, record_ends, work_of
 from shardbatch.operators.explained import Explained
 from shardbatch.operators.failure import final_errors
+from shardbatch.operators.links import BatchLink, lead_to_owner
 from shardbatch.operators.reconnection import bind_reconnection
 from shardbatch.operators.rendering import place
 from shardbatch.submit import applications, processes
@@ -70,6 +72,7 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
         "the job, then clear this task with its downstream tasks: it gets the same records. If the batch cannot be "
         "processed for now: `airflow shardbatch park`."
     )
+    operator_extra_links = (*SparkSubmitOperator.operator_extra_links, BatchLink())
     template_fields: Sequence[str] = (
         *SparkSubmitOperator.template_fields,
         "manifest_uri",
@@ -133,6 +136,8 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
         self._output = Output()
         self._records: int | None = None
         self._asked_to_end = False
+        self._rendered: ApplicationSpec | None = None
+        self._roots: tuple[str, ...] | None = None
         if batch is None:
             record_ends(self, self.spec, "", only=True)
 
@@ -150,6 +155,19 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
             records=self._records,
         )
 
+    def wrote_below(self, roots: Sequence[str]) -> None:
+        """Learn which output roots its application wrote below (for lineage)."""
+        self._roots = tuple(roots)
+
+    def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
+        """The batch, and the roots that its application wrote below, for Airflow's OpenLineage provider; nothing of
+        one that failed."""
+        from shardbatch.tasks.lineage import of_work
+
+        if self._rendered is None or self._roots is None:
+            return None
+        return of_work(self._rendered, str(self.batch_id), self._roots)
+
     def _require(self, **given: Any) -> None:
         for name in ("manifest_uri", "manifest_digest", "batch_id", "attempt"):
             given[name] = getattr(self, name)
@@ -165,7 +183,11 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
         if not self.batch_id:
             raise AirflowSkipException("The batch is empty: there is nothing to do.")
         with final_errors():
-            self._execute(context)
+            try:
+                self._execute(context)
+            except ProtocolError as error:
+                lead_to_owner(self, error, self.spec.owner(context, Mode.INCREMENTAL).deployment)
+                raise
 
     def _execute(self, context: Context) -> None:
         order = self._order_of(context)
@@ -174,7 +196,7 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
         self._order = order
         self._bind_reconnection(order)
         applications.require_programs(self._get_hook())
-        spec = self.spec.rendered(renderer(self, context))
+        self._rendered = spec = self.spec.rendered(renderer(self, context))
         attempt = Attempt.of(spec, context, order.batch_id, order.attempt, order.work)
         try:
             if not attempt.my_turn():

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies
-from shardbatch.errors import ConfigurationError
+from shardbatch.errors import ConfigurationError, ProtocolError
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final_errors
+from shardbatch.operators.links import BatchLink, lead_to_owner
 from shardbatch.operators.rendering import RendersOnce, place
 from shardbatch.tasks.application import ApplicationSpec
 
@@ -43,7 +44,10 @@ class Step(RendersOnce):
     :raises ConfigurationError: for a value that cannot work, or if there is no lease store or staging folder.
     """
 
+    #: What the step is called in metrics.
+    step_name: ClassVar[str] = "step"
     template_fields: Sequence[str] = ("app_name", "stream", "leases", "staging")
+    operator_extra_links = (BatchLink(),)
     ui_color = "#e8f1fb"
 
     def __init__(
@@ -97,5 +101,10 @@ class Step(RendersOnce):
         with final_errors():
             spec = self.spec()
             spec.require_name()
-            with spec.open(context, self.log) as opened:
-                yield opened
+            meter = spec.meter(context)
+            with meter.step(self.step_name), spec.open(context, self.log, meter) as opened:
+                try:
+                    yield opened
+                except ProtocolError as error:
+                    lead_to_owner(self, error, opened.owner.deployment)
+                    raise

@@ -99,6 +99,12 @@ def write(rows: Rows, batch_id: str, change: Callable[[Batch], Batch]) -> Batch:
 
 def lost(batch: Batch) -> ProtocolError:
     """The error for a batch that its caller may not work on: another owner has it, or it waits for a person."""
+    error = _lost(batch)
+    error.owner = batch.owner
+    return error
+
+
+def _lost(batch: Batch) -> ProtocolError:
     if batch.state is BatchState.PARKED:
         return BatchParked(f"Batch {batch.batch_id} is parked: {batch.note}.")
     if batch.state is BatchState.VOID:

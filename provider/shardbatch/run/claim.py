@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
+from shardbatch.core import metrics
 from shardbatch.core.application import Application
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.lease import Lease
@@ -21,14 +22,17 @@ from shardbatch.core.planner import Plan, ReadGroup, fair_share, label, plan, sp
 from shardbatch.core.ports import Verdict
 from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import BatchParked, Starving
+from shardbatch.run.archived_source import ArchivedSource, with_archive
 from shardbatch.run.attempt import require_kept
 from shardbatch.run.batch_status import utc
 from shardbatch.run.consumer import Consumer, Verdicts
+from shardbatch.run.coverage import require_covered
 from shardbatch.run.enrol import add_rows, enrol
 from shardbatch.run.expiry import warn_of_expiry
 from shardbatch.run.instants import reached, require_instants
 from shardbatch.run.listing import find_parents, list_shards, listing_begins, note_whole
 from shardbatch.run.maintenance import compact
+from shardbatch.run.measures import measure_state
 from shardbatch.run.replay import look
 from shardbatch.run.settle import Stamped, read_batches, settle
 from shardbatch.run.staging_place import require_batch_here, require_folder, require_slices_here
@@ -77,8 +81,10 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     A claim that raises :class:`LookAgain` has taken nothing in that pass. Its next pass is another try of its owner.
 
     :param looks: for a caller that can come back: what earlier passes saw. Default: it waits until it knows.
-    :raises LookAgain: if it has to watch whether rows of others change, and its caller can come back.
+    :raises LookAgain: if it has to watch whether rows of others change, or its interval is not over yet, and its caller
+        can come back.
     :raises OwnerUnknown: if nothing can be taken, and Airflow cannot say whether an owner is over.
+    :raises GapFound: if records of an interval are neither in the stream nor in the archive.
     :raises Starving: if nothing can be taken and records have waited for longer than ``stuck_after``.
     :raises SourceError: if none of the unread shards of an interval can be taken.
     :raises ConfigurationError: if a shard was reset to an instant, and the stream cannot be read from one.
@@ -98,10 +104,12 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     require_folder(consumer)
     if consumer.replay is not None:
         return Claim(Outcome.REPLAY, batch_id=look(consumer, owner, consumer.replay).batch_id)
-    application = enrol(consumer, owner)
+    application = enrol(consumer, owner, looks)
+    consumer = with_archive(consumer)
     verdicts = Verdicts(consumer, me)
     rows = consumer.leases()
     stamped = read_batches(consumer, rows)
+    measure_state(consumer, application, rows, stamped)
     held = unfinished(consumer, me, verdicts, stamped) or _adopt_gone(
         consumer, me, verdicts, stamped, application, looks
     )
@@ -115,6 +123,10 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     begun_ms = listing_begins(consumer)
     listing, orphaned = find_parents(consumer, list_shards(consumer), rows)
     listed = {shard.shard_id for shard in listing}
+    if isinstance(consumer.source, ArchivedSource):
+        begun = {row.shard_id for row in rows if row.pending is not None or row.checkpoint.exact}
+        fresh = [shard.shard_id for shard in listing if shard.shard_id not in begun]
+        require_covered(consumer, consumer.source.archive, fresh, application.start_position)
     rows = add_rows(consumer, listing, rows, application, orphaned, reached_ms)
     note_whole(consumer, application, begun_ms, listing, rows)
     warn_of_expiry(consumer, application, rows)
@@ -184,6 +196,7 @@ def _adopt_over(consumer: Consumer, me: str, batch: Batch, over: str) -> Claim |
 def _adopt(consumer: Consumer, me: str, batch: Batch) -> Claim | None:
     require_batch_here(consumer, batch)
     if not consumer.store.replace(batch, batches.adopt(batch, me)):
+        consumer.measure(metrics.LOST_RACES, 1)
         return None
     consumer.say("Adopted batch {} of {}, which is over.".format(batch.batch_id, batch.owner or "no owner"))
     return Claim(Outcome.ADOPTED, batch_id=batch.batch_id)
@@ -295,6 +308,7 @@ def _take(consumer: Consumer, me: str, found: Plan) -> dict[str, list[str]]:
         place = taken.setdefault(str(new.read_group), []) if written else lost
         place.append(lease.shard_id)
     if lost:
+        consumer.measure(metrics.LOST_RACES, len(lost))
         consumer.say(f"{len(lost)} shards went to another run: {shortlist(lost)}.")
     return taken
 

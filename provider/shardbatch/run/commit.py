@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from shardbatch.core import batch as batches
 from shardbatch.core import lease as leases
+from shardbatch.core import metrics
+from shardbatch.core.application import Application
 from shardbatch.core.batch import DUE, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
@@ -18,6 +20,7 @@ from shardbatch.run.batch_status import arrived
 from shardbatch.run.choice import choose_starts
 from shardbatch.run.consumer import Consumer
 from shardbatch.run.intervals import how_to_read
+from shardbatch.run.measures import measure_commit, measure_state
 from shardbatch.run.settle import mark, roll_forward, roots_of
 
 #: Shards whose new checkpoint is named in an answer; the manifest has them all.
@@ -80,17 +83,20 @@ def commit(
     :raises UnsupportedSchema: if the application's rows are not of this version.
     """
     me = str(owner)
-    consumer.require_version()
+    application = consumer.require_version()
     if batch_id is None:
-        _release(consumer, me)
+        _measure_after(consumer, application, _release(consumer, me))
         nothing = Committed()
         consumer.say(nothing.summary)
         return nothing
     batch, newly, replayed = _decide(consumer, me, batch_id, attempt, works)
     mark(consumer.landing, batch)
     moved = roll_forward(consumer, batch, consumer.leases(batch_id=batch_id))
-    _release(consumer, me)
+    rows = _release(consumer, me)
     answer = _answer(batch, moved, newly=newly, replayed=replayed, attempt=attempt)
+    if newly:
+        measure_commit(consumer, batch, answer.lag_ms)
+        _measure_after(consumer, application, rows)
     consumer.say(answer.summary)
     _say_how_to_read(consumer, batch)
     for root in roots_of(consumer.landing, batch):
@@ -111,6 +117,7 @@ def _decide(
             )
             if consumer.store.replace(batch, changed):
                 return changed, True, False
+            consumer.measure(metrics.LOST_RACES, 1)
         elif batch.state is BatchState.COMMITTED:
             if attempt <= batch.decided:
                 _refuse_set_aside(batch, attempt)
@@ -126,6 +133,7 @@ def _decide(
             )
             if consumer.store.replace(batch, changed):
                 return changed, False, True
+            consumer.measure(metrics.LOST_RACES, 1)
         else:
             raise lost(batch)
 
@@ -138,15 +146,25 @@ def _refuse_set_aside(batch: Batch, attempt: int) -> None:
         )
 
 
-def _release(consumer: Consumer, me: str) -> None:
-    """L7: free the unstamped leases that this owner holds; this is only tidiness. Side leases are deleted (L13)."""
+def _release(consumer: Consumer, me: str) -> list[Lease]:
+    """L7: free the unstamped leases that this owner holds; this is only tidiness. Side leases are deleted (L13).
+
+    Returns the rows as they were before."""
+    rows = consumer.leases()
+    free = [lease for lease in rows if lease.batch_id is None]
     if consumer.interval is not None:
-        for lease in consumer.leases():
-            if lease.batch_id is None:
-                consumer.store.delete(lease)
-        return
-    held = [lease for lease in consumer.leases(lease_owner=me) if lease.batch_id is None]
+        for lease in free:
+            consumer.store.delete(lease)
+        return rows
+    held = [lease for lease in free if lease.lease_owner == me]
     consumer.store.replace_many([(lease, leases.release(lease, consumer.now_ms())) for lease in held])
+    return rows
+
+
+def _measure_after(consumer: Consumer, application: Application | None, rows: list[Lease]) -> None:
+    """Measure where the application stands now. Batches that are left are others', whose rows are not read for that."""
+    left = any(lease.batch_id is not None for lease in rows)
+    measure_state(consumer, application, rows, None if left else {})
 
 
 def _answer(batch: Batch, moved: list[Lease], *, newly: bool, replayed: bool, attempt: int) -> Committed:

@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from shardbatch.core.application import Application
-from shardbatch.core.batch import Batch
+from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.interval import Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
+from shardbatch.core.metrics import Measure, unmeasured
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.core.ports import SYSTEM_CLOCK, Clock, Landing, LeaseStore, Liveness, Say, Source, Verdict
 from shardbatch.core.position import TRIM_HORIZON, Position
 from shardbatch.core.rows import APPLICATION, BATCH, SCHEMA_VERSION, SHARD_LEASE, Key, Namespace
-from shardbatch.errors import ApplicationUnknown, OwnerUnknown, UnsupportedSchema
+from shardbatch.errors import ApplicationUnknown, OwnerUnknown, StoreNotFound, UnsupportedSchema
 
 log = logging.getLogger("shardbatch")
 
@@ -51,8 +52,8 @@ class Rows:
             raise ApplicationUnknown(f"There is no application {self.namespace} in this lease store.")
         return row
 
-    def require_version(self) -> None:
-        """Check that the application's rows, if it has any, are of this code's version.
+    def require_version(self) -> Application | None:
+        """Check that the application's rows, if it has any, are of this code's version. Returns its own row.
 
         :raises UnsupportedSchema: if they are of the version before, or of another that this one does not read.
         """
@@ -64,6 +65,7 @@ class Rows:
                 remedy="Once no worker of the earlier version is left, run 'airflow shardbatch migrate -a "
                 f"{self.namespace.app_name} -s {self.namespace.stream_name} --yes --reason ...' (docs/upgrade.md).",
             )
+        return row
 
     def leases(self, **equal: str) -> list[Lease]:
         """The lease rows of this scope whose columns equal the given texts."""
@@ -84,6 +86,13 @@ class Rows:
         """The batch rows of an owner, oldest first."""
         rows = self.store.list(BATCH, self.namespace, self.scope, owner=owner)
         return sorted(cast("Iterator[Batch]", rows), key=lambda batch: batch.batch_id)
+
+    def has_batch(self, owner: str) -> bool:
+        """Whether an owner has a batch that was not given up. Where nothing was ever claimed, it has none."""
+        try:
+            return any(batch.state is not BatchState.VOID for batch in self.batches_of(owner))
+        except StoreNotFound:
+            return False
 
     def now_ms(self) -> int:
         """The worker's clock. It is only recorded, never compared with another machine's."""
@@ -114,6 +123,7 @@ class Consumer(Rows):
     outputs: Outputs = field(default_factory=Outputs)
     say: Say = log.info
     warn: Say = log.warning
+    measure: Measure = unmeasured
 
     def close(self) -> None:
         """Close the connections of the source and the store."""

@@ -20,18 +20,26 @@ def ask_kept(consumer: Consumer) -> Kept:
     return kept_today(consumer.application(), consumer.source.retention_ms())
 
 
+def expirations(application: Application, rows: Sequence[Lease], now_ms: int) -> dict[str, int]:
+    """When unread records of each shard may begin to expire, of those of which this is known."""
+    known, kept = {lease.shard_id: lease for lease in rows}, kept_by(application)
+    found: dict[str, int] = {}
+    for lease in rows:
+        since = None if all_read(lease) else unread_since(lease, known.get, now_ms)
+        expires = kept.expires_ms(since.ms) if since is not None else None
+        if expires is not None:
+            found[lease.shard_id] = expires
+    return found
+
+
 def warn_of_expiry(consumer: Consumer, application: Application, rows: Sequence[Lease]) -> None:
     """Warn of shards whose unread records may expire soon; nothing if the retention or the age is unknown."""
     retention_ms = application.retention_ms
     if retention_ms is None:
         return
-    now, known, kept = consumer.now_ms(), {lease.shard_id: lease for lease in rows}, kept_by(application)
-    left: dict[str, int] = {}
-    for lease in rows:
-        since = None if all_read(lease) else unread_since(lease, known.get, now)
-        expires = kept.expires_ms(since.ms) if since is not None else None
-        if expires is not None and expires - now < LITTLE * retention_ms:
-            left[lease.shard_id] = max(0, expires - now)
+    now = consumer.now_ms()
+    found = expirations(application, rows, now)
+    left = {name: max(0, at - now) for name, at in found.items() if at - now < LITTLE * retention_ms}
     if not left:
         return
     first = sorted(left, key=lambda shard_id: (left[shard_id], shard_id))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shardbatch.core import lease as leases
+from shardbatch.core import metrics
 from shardbatch.core.archive import DRAWN_FOR
 from shardbatch.core.batch import LONGEST_NOTE, Batch, BatchState
 from shardbatch.core.lease import Lease
@@ -218,6 +219,7 @@ def _create(consumer: Consumer, me: str, collected: list[Lease], claim: str) -> 
     batch_id = new_batch_id(now)
     stamps = consumer.store.replace_many([(lease, leases.stamp(lease, me, batch_id, now)) for lease in collected])
     if not all(stamps):
+        consumer.measure(metrics.LOST_RACES, stamps.count(False))
         consumer.say(f"Lease {collected[stamps.index(False)].shard_id} moved while it was stamped; freezing again.")
         return None
     manifest = _manifest(consumer, me, batch_id, collected, now)
@@ -259,6 +261,7 @@ def _create(consumer: Consumer, me: str, collected: list[Lease], claim: str) -> 
         consumer.say(f"Batch {batch_id} took longer than {DRAWN_FOR} to freeze; freezing again.")
         return None
     if not consumer.store.create(batch):
+        consumer.measure(metrics.LOST_RACES, 1)
         consumer.say(f"Batch {batch_id} was given up by another; freezing again.")
         return None
     consumer.say(f"Froze batch {batch_id}: {manifest.totals.records} records of {len(collected)} shards.")

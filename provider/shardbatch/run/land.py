@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache, partial
 
+from shardbatch.core import metrics
 from shardbatch.core.batch import BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner
@@ -18,6 +19,7 @@ from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
 from shardbatch.core.stop import Stop
 from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.errors import LeaseLost, SourceError, StagingError, StoreError
+from shardbatch.run.archived_source import with_archive
 from shardbatch.run.attempt import lost
 from shardbatch.run.children import Children
 from shardbatch.run.consumer import Consumer
@@ -42,7 +44,7 @@ SHORT = 300
 @dataclass
 class Landed:
     """The result of one read task. ``stops`` counts what ended the read of each shard; ``errors`` names each shard that
-    could not be read, with a short reason."""
+    could not be read, with a short reason; ``slices`` are what the shards have landed, also in an earlier try."""
 
     records: int = 0
     bytes: int = 0
@@ -55,9 +57,11 @@ class Landed:
     waiting: Waiting = NO_WAITING
     stops: Counter[Stop] = field(default_factory=Counter)
     errors: dict[str, str] = field(default_factory=dict)
+    slices: list[Slice] = field(default_factory=list)
 
     def add(self, landed: Slice) -> None:
         """Count a slice."""
+        self.slices.append(landed)
         self.records += landed.records
         self.bytes += landed.raw_bytes
         self.ended += landed.ended
@@ -189,6 +193,7 @@ class _Task:
         self._count(Stop.LOST if lost else held.stop)
         if lost:
             self.landed.lost += 1
+            self.consumer.measure(metrics.LOST_RACES, 1)
             self.consumer.warn(f"The lease of {held.shard_id} was lost; its slice is dropped.")
             return []
         if landed is None and self.hurry.is_set():
@@ -267,6 +272,7 @@ def land(
         interval, after all others are landed, if one could not be read.
     """
     me = str(owner)
+    consumer = with_archive(consumer)
     mine = [
         lease
         for lease in consumer.leases(lease_owner=me, read_group=group)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from shardbatch.core import lease as leases
+from shardbatch.core import metrics
 from shardbatch.core.expiry import Kept, tip_seen
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
@@ -181,6 +182,9 @@ def read_shard(read: ShardRead) -> Pages:
             read.waited(tally.waiting)
         writer.abandon()
         raise
+    finally:
+        if tally is not None:
+            _measure_waiting(read.consumer, tally.waiting)
     if landed is None:
         writer.abandon()
         return None
@@ -194,9 +198,18 @@ def read_shard(read: ShardRead) -> Pages:
         if tally.caught_up_ms is None:
             read.consumer.warn(NOTHING_FOUND.format(lease.shard_id, lease.checkpoint, told_lag(tally.lag)))
         read.held.give_back(tally.caught_up_ms, tally.tip_ms)
-    elif not read.held.land(landed, begun) and _unnamed(read.held, landed, begun):
+    elif read.held.land(landed, begun):
+        read.consumer.measure(metrics.READ_RECORDS, landed.records)
+        read.consumer.measure(metrics.READ_BYTES, landed.raw_bytes)
+    elif _unnamed(read.held, landed, begun):
         writer.abandon()
     return None if read.held.lost else read.held.row.pending
+
+
+def _measure_waiting(consumer: Consumer, waiting: Waiting) -> None:
+    consumer.measure(metrics.REFUSED_CALLS, waiting.refused)
+    if waiting.seconds > 0:
+        consumer.measure(metrics.WAITED, waiting.seconds * 1000)
 
 
 def _tell_end(read: ShardRead, tally: _Tally, stop: Stop, landed: Slice | None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardbatch.control.questions import KINDS, CommittedUpTo
 from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.shardbatch import ShardbatchHook
 from shardbatch.operators.rendering import place
 from shardbatch.sensors.waiting import WaitingSensor
 
@@ -25,7 +26,9 @@ class CommittedUpToSensor(WaitingSensor):
 
     A DAG that works on an hour or a day of a stream begins with it: what it reads then is all that there is. The answer
     is a promise about the stream's own clock. It comes at the earliest with the commit of a run that read more than a
-    minute after the instant, because arrival times run backwards a little.
+    minute after the instant, because arrival times run backwards a little. Where no run reads, and ``stream`` is not
+    only a name, the sensor itself asks idle shards for what lies behind their checkpoints, and needs no run if that is
+    nothing.
 
     Its output has ``watermark_ms`` and ``complete_from_ms``, in milliseconds since the epoch, UTC.
 
@@ -65,6 +68,11 @@ class CommittedUpToSensor(WaitingSensor):
             raise ConfigurationError(
                 f"{place(self)}: accept={accept!r} is not known.", remedy=f"Give some of {', '.join(KINDS)}, in a list."
             )
+
+    def first_hook(self) -> ShardbatchHook:
+        """The rows alone: many workers that begin at once shall not all ask the stream. Their triggers share a look."""
+        name = self.stream if isinstance(self.stream, str) else self.stream.stream_name
+        return ShardbatchHook(app_name=self.app_name, stream=name, leases=self.leases)
 
     def question(self, context: Context) -> CommittedUpTo:
         """What is asked, once the templates are rendered.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.rows import Namespace
@@ -13,8 +14,16 @@ if TYPE_CHECKING:
     from shardbatch.tasks.application import ApplicationSpec
 
 
-def leave_end_record(spec: ApplicationSpec, **ended: Any) -> str:
-    """Leave the end record of a try in the application's staging area; which starts it names and what they wrote.
+@dataclass(frozen=True)
+class Left:
+    """What a try left: in words, which starts and what they wrote; and the output roots that they wrote below."""
+
+    told: str
+    roots: tuple[str, ...]
+
+
+def leave_end_record(spec: ApplicationSpec, **ended: Any) -> Left:
+    """Leave the end record of a try in the application's staging area.
 
     :param ended: the fields of :class:`shardbatch.run.end_record.Ended`.
     :raises StartUnfinished: if its application entered a block that it did not leave well.
@@ -25,7 +34,9 @@ def leave_end_record(spec: ApplicationSpec, **ended: Any) -> str:
 
     namespace = Namespace(spec.app_name, spec.stream.stream_name)
     record = end_record.leave_end_record(spec.staging.open(), namespace, end_record.Ended(**ended))
-    return "; ".join(_wrote(start, ended["batch_id"]) for start in record.starts) or "it entered no block of open_batch"
+    told = "; ".join(_wrote(start, ended["batch_id"]) for start in record.starts)
+    roots = dict.fromkeys(root for start in record.starts for root in start.outputs)
+    return Left(told or "it entered no block of open_batch", tuple(roots))
 
 
 def _wrote(start: Start, batch_id: str) -> str:

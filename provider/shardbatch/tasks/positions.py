@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.position_formats import PositionsFormat
 from shardbatch.hooks.lazy_source import LazySource
@@ -20,12 +20,20 @@ if TYPE_CHECKING:
     from shardbatch.hooks.streams import Stream
 
 
+def _given(positions: Any, name: str) -> str:
+    return name
+
+
 @dataclass(frozen=True)
 class Way:
-    """A format, and the stream that a person names for it: by the stream's name or identity, a connection, a region."""
+    """A format, and the stream that a person names for it: by the stream's name or identity, a connection, a region.
+
+    :param address: where the positions themselves say of which stream they are: that; else the name that is given.
+    """
 
     form: PositionFormat
     stream: Callable[[str, str | None, str | None], Stream]
+    address: Callable[[Any, str], str] = _given
 
 
 def _bloop() -> Way:
@@ -35,7 +43,15 @@ def _bloop() -> Way:
     return Way(BloopTokens(), table_stream)
 
 
-_WAYS = {PositionsFormat.BLOOP: _bloop}
+def _json() -> Way:
+    from shardbatch.control.json_positions import JsonPositions, stream_of
+    from shardbatch.control.position_format import loaded
+    from shardbatch.hooks.addresses import stream_at
+
+    return Way(JsonPositions(), stream_at, lambda positions, name: stream_of(loaded(positions)))
+
+
+_WAYS = {PositionsFormat.BLOOP: _bloop, PositionsFormat.JSON: _json}
 
 
 def way_of(chosen: PositionsFormat) -> Way:

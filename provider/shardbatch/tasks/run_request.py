@@ -6,7 +6,7 @@ Precedence: the run's conf, the DAG's params, the group's arguments.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -56,9 +56,13 @@ class RunRequest:
         return replace(given, max_shards=self.values["max_shards"]) if "max_shards" in self.values else given
 
 
-def request_of(group_id: str, dag_run: Any, params: Mapping[str, Any]) -> RunRequest:
+def request_of(
+    group_id: str, dag_run: Any, params: Mapping[str, Any], has_batch: Callable[[], bool] = lambda: False
+) -> RunRequest:
     """Read what a run asks of a group.
 
+    :param has_batch: whether the run has a batch of the live application; asked only of a run of a backfill that does
+        not say what it reads. Such a run goes on with that batch (PROTOCOL H8). Default: it has none.
     :raises ConfigurationError: for an unknown name under the group's, a value that cannot be read or would not be
         applied, or a run in interval mode whose interval is missing or empty.
     """
@@ -83,6 +87,8 @@ def request_of(group_id: str, dag_run: Any, params: Mapping[str, Any]) -> RunReq
             f"{group_id}.{unused[0]} was given, but the run reads an interval, which is read whole.",
             remedy="Leave it out, or read shorter intervals.",
         )
+    if not {"mode", "from", "to"} & values.keys() and has_batch():
+        return RunRequest(Mode.INCREMENTAL, None, values)
     return RunRequest(mode, _interval(group_id, dag_run, values), values)
 
 

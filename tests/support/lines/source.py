@@ -48,6 +48,9 @@ class LinesSource:
     def missing(self, listing: Sequence[Shard]) -> str:
         return ""
 
+    def open_at(self, instant_ms: int) -> Sequence[Shard] | None:
+        return None
+
     def clock_ms(self) -> int | None:
         return None
 

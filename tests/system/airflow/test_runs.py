@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -266,6 +267,8 @@ def test_a_missing_staging_folder_is_named_and_never_made(airflow: Deployment) -
     assert f"The staging folder file://{airflow.folder}/missing/too does not exist, nor does the folder" in log
     assert airflow.client.wait_for_task("no_staging", run_id, "batch.claim", ["failed"])["try_number"] == 1
     assert not (airflow.folder / "missing").exists()
+    # The link stands there after a failure, too.
+    assert airflow.links("no_staging", run_id, "claim") == {"Batch": f"/dags/no_staging/runs/{quote(run_id, safe='')}"}
 
 
 def test_no_secret_and_no_record_in_metadata_or_logs(airflow: Deployment) -> None:

@@ -4,6 +4,7 @@ and a time in which nothing comes."""
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,8 +40,13 @@ def test_all_that_arrived_before_an_instant_is_there_when_the_wait_is_over(airfl
     )  # fmt: skip
 
     def put(*texts: str) -> None:
-        for text in texts:
-            kinesis.put_record(StreamName="waits", Data=text.encode(), PartitionKey=text)
+        """Each text goes to another open shard, as far as there are enough."""
+        listed = kinesis.list_shards(StreamName="waits")["Shards"]
+        keys = [
+            s["HashKeyRange"]["EndingHashKey"] for s in listed if "EndingSequenceNumber" not in s["SequenceNumberRange"]
+        ]
+        for text, key in zip(texts, itertools.cycle(keys), strict=False):
+            kinesis.put_record(StreamName="waits", Data=text.encode(), PartitionKey=text, ExplicitHashKey=key)
 
     kinesis.create_stream(StreamName="waits", ShardCount=2)
     wait_until(
@@ -59,6 +65,9 @@ def test_all_that_arrived_before_an_instant_is_there_when_the_wait_is_over(airfl
     run = begin(airflow, instant)
     waits(airflow, run)
     shard, *_ = kinesis.list_shards(StreamName="waits")["Shards"]
+    reshard = airflow.start("waits_shards", conf={"shard": shard["ShardId"]})
+    for name in ("read", "behind"):
+        airflow.client.wait_for_task("waits_shards", reshard, name, ["deferred"], PATIENCE)
     ends_at = int(shard["HashKeyRange"]["EndingHashKey"])
     kinesis.split_shard(StreamName="waits", ShardToSplit=shard["ShardId"], NewStartingHashKey=str(ends_at // 2))
     put("c", "d", "e", "f")
@@ -80,5 +89,18 @@ def test_all_that_arrived_before_an_instant_is_there_when_the_wait_is_over(airfl
     clock.advance(65)
     assert airflow.run("waits")[1] == "success"
     assert ends(airflow, run) == ["a", "b", "c", "d", "e", "f", "g", "h", "later"]
+
+    # The shard that was split is read, and what follows it has leases.
+    assert airflow.client.wait_for_run("waits_shards", reshard, PATIENCE) == "success"
+    behind: Any = airflow.client.xcom("waits_shards", reshard, "behind")
+    assert (behind["parents"], len(behind["children"])) == ([shard["ShardId"]], 2)
+
+    # Nothing comes and nothing runs: the trigger looks at the tips itself.
+    idle = clock.now()
+    run = airflow.start("waits_idle", conf={"until": datetime.fromtimestamp(idle, UTC).isoformat()})
+    airflow.client.wait_for_task("waits_idle", run, "whole", ["deferred"], PATIENCE)
+    clock.advance(65)
+    assert airflow.client.wait_for_run("waits_idle", run, PATIENCE) == "success"
+    assert airflow.client.xcom("waits_idle", run, "whole")["watermark_ms"] >= idle * 1000
 
     kinesis.close()

@@ -10,8 +10,10 @@ import pytest
 from shardbatch.bloop.format import BloopTokens
 from shardbatch.bloop.stream import table_stream
 from shardbatch.control.position_format import Standing
+from shardbatch.core.application import Application
 from shardbatch.core.lease import Lease
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, Position, after
+from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError, InvalidToken, SourceError
 from tests.support.scripted import ScriptedStream
 from tests.support.tokens import ARN, token
@@ -21,7 +23,8 @@ FORM = BloopTokens()
 
 
 def standing(*rows: Lease, listed: frozenset[str] | None = None) -> Standing:
-    return Standing(ARN, rows, frozenset(lease.shard_id for lease in rows) if listed is None else listed)
+    there = frozenset(lease.shard_id for lease in rows) if listed is None else listed
+    return Standing(ARN, rows, there, Application(Namespace("etl", "orders"), ARN, TRIM_HORIZON, 1))
 
 
 @pytest.mark.parametrize("arn", [ARN, ARN.replace("arn:aws:", "arn:aws-cn:")])

@@ -302,8 +302,8 @@ REFUSED: list[tuple[str, Any, tuple[str, ...], dict[str, Any], str]] = [
     (
         "positions import",
         ImportPositionsOperator,
-        (os.devnull, "--format", "json"),
-        {"positions": "", "format": "{{ 'json' }}"},
+        (os.devnull, "--format", "xml"),
+        {"positions": "", "format": "{{ 'xml' }}"},
         "Choose 'bloop'",
     ),
     (

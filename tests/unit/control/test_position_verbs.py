@@ -41,7 +41,7 @@ def test_what_was_chosen_becomes_what_the_use_case_takes() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"format": "json"}, "Choose 'bloop'"),
+        ({"format": "xml"}, "Choose 'bloop' or 'json'"),
         ({"format": "bloop", "start": "latest"}, "not a fixed place"),
         ({"format": "bloop", "start": "2026-11-28T00:00:00"}, "no time zone"),
     ],

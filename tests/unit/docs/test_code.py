@@ -86,8 +86,25 @@ def test_the_asset_of_a_page_is_that_of_its_group() -> None:
     assert written is not None
     there = eval(written[1], {"Asset": Asset})
     assert (there.name, there.uri) == (made.name, made.uri)
-    waiting = [dag for block in blocks(DOCS / "assets.md", "python") for dag in parsed(block)]
-    assert [asset_of(dag) for dag in waiting] == [made]
+    assert asset_of(dag_of("assets.md", "orders_report")) == made
+
+
+def test_a_dag_of_a_page_that_its_stream_wakes_reads_what_it_watches() -> None:
+    dag = dag_of("assets.md", "orders_on_arrival")
+    (committed,) = dag.get_task("orders.commit").outlets
+    watched = asset_of(dag)
+    assert watched.name == f"{committed.name}/unread"
+    assert watched.watchers[0].trigger.leases == dag.get_task("orders.claim").leases.to_json()
+    beside = dag_of("assets.md", "orders_by_hour")
+    assert asset_of(beside).watchers
+    assert beside.timetable.timetable is not None
+
+
+def dag_of(page: str, dag_id: str) -> Any:
+    """One of the DAGs of a page."""
+    found = [dag for block in blocks(DOCS / page, "python") for dag in parsed(block)]
+    (dag,) = [dag for dag in found if dag.dag_id == dag_id]
+    return dag
 
 
 def asset_of(dag: Any) -> Any:
@@ -103,7 +120,7 @@ def test_a_downstream_dag_reads_the_batches_of_its_events(tmp_path: Any, capsys:
 
     commit(str(tmp_path), "b1", {"": {"a": [1]}})
     commit(str(tmp_path), "b2", {"": {"a": [2]}})
-    (dag,) = (dag for block in blocks(DOCS / "assets.md", "python") for dag in parsed(block))
+    dag = dag_of("assets.md", "orders_report")
     (report,) = dag.tasks
     asset = asset_of(dag)
     report.python_callable(str(tmp_path), {asset: [SimpleNamespace(extra={"batch_id": "b2"})]})

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,8 @@ from shardbatch.core.start import Begun, Start
 from shardbatch.errors import StagingError, StartUnfinished
 from shardbatch.landing import layout
 from shardbatch.operators.end_record import Bound, work_of, works_of
+from tests.support.statsd import StatsD
+from tests.support.waiting import wait_until
 
 GIVEN: dict[str, Any] = {"app_name": "etl", "stream": KinesisStream("orders"), "leases": SQLLeases("leases")}
 
@@ -299,3 +302,15 @@ def test_task_instances_are_named_as_applications_are_told() -> None:
         "g.each[10]": ("g.each", "failed"),
     }
     assert (work_of("g.each", 10), work_of("g.work", -1), work_of("g.work", None)) == ("g.each[10]", "g.work", "g.work")
+
+
+def test_a_task_that_ends_well_says_how_long_it_took_since_its_start(block: Block, statsd: StatsD) -> None:
+    one = one_task(block)
+    context = block.context(one)
+    context["ti"].start_date = datetime.now(UTC) - timedelta(seconds=30)
+    context["dag_run"] = SimpleNamespace(run_type="manual", conf={}, run_id="r", dag_id="d")
+    run(one, context)
+    wait_until(lambda: bool(statsd.sent()), 10, "the time to arrive")
+    [sent] = statsd.sent()
+    assert (sent.name, sent.tags["step"], sent.tags["app"]) == ("shardbatch.step.duration", "work", "etl")
+    assert 30_000 <= sent.value < 60_000

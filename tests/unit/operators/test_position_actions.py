@@ -66,7 +66,7 @@ def test_an_export_says_what_hinders_it(store: SQLStore, stream: ScriptedStream)
     with pytest.raises(AirflowFailException, match="checkpoints belong to"):
         run(ExportPositionsOperator(**EXPORT, format="bloop"))
     with pytest.raises(AirflowFailException, match="Choose 'bloop'"):
-        run(ExportPositionsOperator(**EXPORT, format="{{ 'json' }}"))
+        run(ExportPositionsOperator(**EXPORT, format="{{ 'xml' }}"))
 
 
 def test_what_a_task_returned_can_be_imported() -> None:

@@ -26,6 +26,7 @@ from shardbatch.operators.freeze import FreezeOperator
 from shardbatch.operators.read import ReadOperator
 from shardbatch.tasks import actions, end_record
 from shardbatch.tasks.application import ApplicationSpec
+from shardbatch.tasks.end_record import Left
 
 EVIL = "{{ 7*7 }}"
 ASKED: dict[str, Any] = {
@@ -100,7 +101,7 @@ def test_what_a_run_brings_in_is_not_rendered_by_a_mapped_step(opened: list[Appl
 
 def test_what_a_run_brings_in_is_not_rendered_by_an_end_record(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[ApplicationSpec] = []
-    monkeypatch.setattr(end_record, "leave_end_record", lambda spec, **ended: found.append(spec) or "")
+    monkeypatch.setattr(end_record, "leave_end_record", lambda spec, **ended: found.append(spec) or Left("", ()))
     with DAG("d", schedule=None, render_template_as_native_obj=True):
         task = PythonOperator(task_id="t", python_callable=print)
     record_end(task, freeze_task="freeze", **STAGED)

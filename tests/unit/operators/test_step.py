@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,19 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from shardbatch import KinesisStream, SQLLeases, Staging, errors
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.owner import Owner
+from shardbatch.core.rows import Namespace
+from shardbatch.operators.claim import ClaimOperator
+from shardbatch.operators.commit import CommitOperator
+from shardbatch.operators.freeze import FreezeOperator
+from shardbatch.operators.links import BatchLink
+from shardbatch.operators.read import ReadOperator
 from shardbatch.operators.step import Step
+from shardbatch.run.attempt import lost
 from tests.support.scripted import ScriptedStream
+from tests.support.statsd import StatsD
+from tests.support.waiting import wait_until
 
 
 def made(**more: Any) -> Step:
@@ -79,3 +91,70 @@ def test_what_a_retry_may_mend_is_left_to_the_retry(
         raise errors.StoreError("The store is silent.")
     with pytest.raises(AirflowFailException, match="went to another"), step.open(context):
         raise errors.LeaseLost("It went to another.")
+
+
+def test_a_step_measures_itself_and_what_it_does_for_its_application(
+    connection: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    context: Any,
+    statsd: StatsD,
+) -> None:
+    connection("leases_db", conn_type="sqlite", host=str(tmp_path / "leases.db"))
+    (tmp_path / "staging").mkdir()
+    stream = ScriptedStream()
+    stream.put("a", "b")
+    monkeypatch.setattr(KinesisStream, "open", lambda *_: stream)
+    claim = ClaimOperator(
+        task_id="claim",
+        app_name="etl",
+        stream=KinesisStream("orders"),
+        leases=SQLLeases("leases_db"),
+        staging=Staging(str(tmp_path / "staging")),
+    )
+    with claim.open(context) as steps:
+        [group] = steps.claim(None).groups
+        steps.land(group.group, stream.now_ms + 1, threading.Event())
+    with pytest.raises(AirflowFailException), claim.open(context):
+        raise errors.LeaseLost("It went to another.")
+    wait_until(lambda: len(statsd.sent(step="claim")) == 2, 10, "the step's metrics to arrive")
+    took, failed = statsd.sent(step="claim")
+    assert (took.name, failed.name, failed.tags["error"]) == (
+        *("shardbatch.step.duration", "shardbatch.step.failures"),
+        "LeaseLost",
+    )
+    [read] = [sent for sent in statsd.sent(app="etl", stream="orders") if sent.name == "shardbatch.read.records"]
+    assert read.value == 2
+
+
+def test_each_step_has_its_own_name_in_metrics() -> None:
+    named = {kind.__name__: kind.step_name for kind in (ClaimOperator, ReadOperator, FreezeOperator, CommitOperator)}
+    assert named == {
+        "ClaimOperator": "claim",
+        "ReadOperator": "read",
+        "FreezeOperator": "freeze",
+        "CommitOperator": "commit",
+    }
+
+
+def test_the_link_of_a_step_that_lost_its_batch_leads_to_the_run_that_has_it(
+    connection: Callable[..., None], tmp_path: Path, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__SHARDBATCH__DEPLOYMENT_ID", "prod")
+    connection("leases_db", conn_type="sqlite", host=str(tmp_path / "leases.db"))
+    batch = Batch(
+        namespace=Namespace("etl", "orders"),
+        scope="",
+        batch_id="b1",
+        owner=str(Owner("prod", "nightly", "run+2", "batch")),
+        row_count=1,
+        state=BatchState.FROZEN,
+    )
+    step = made(staging=Staging(str(tmp_path)))
+    with pytest.raises(AirflowFailException, match="belongs to"), step.open(context):
+        raise lost(batch)
+    assert BatchLink().get_link(step, ti_key=context["ti"]) == "/dags/nightly/runs/run%2B2"
+    other = made(staging=Staging(str(tmp_path)))
+    with other.open(context):
+        pass
+    assert BatchLink().get_link(other, ti_key=context["ti"]) == "/dags/d/runs/r"

@@ -25,7 +25,7 @@ from airflow.sdk.exceptions import (
 from airflow.serialization.serialized_objects import DagSerialization
 
 from shardbatch import BacklogSensor, CommittedUpToSensor, KinesisStream, SQLLeases
-from shardbatch.control.questions import Answer, CommittedUpTo
+from shardbatch.control.questions import Answer, Backlog, CommittedUpTo
 from shardbatch.core.application import Application
 from shardbatch.core.interval import MARGIN_MS
 from shardbatch.core.lease import Lease
@@ -122,6 +122,22 @@ def test_a_trigger_has_literals_only_and_is_made_anew_from_them(store: SQLStore)
     assert timedelta(seconds=590) < order.timeout - SLACK <= timedelta(seconds=600)
 
 
+def test_a_worker_that_will_defer_asks_the_rows_alone(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many sensors begin at once; their triggers share a look at the stream, their workers could not."""
+    asked: list[Any] = []
+
+    def ask(self: ShardbatchHook, question: Any, *_: Any) -> Answer:
+        asked.append(self.stream)
+        return Answer(False, "not yet")
+
+    monkeypatch.setattr(ShardbatchHook, "ask", ask)
+    assert deferred(sensor(), context()).trigger.serialize()[1]["source"]["name"] == "orders"
+    assert not sensor(mode="reschedule", deferrable=None).poke(context())
+    with pytest.raises(AirflowSensorTimeout):
+        sensor(timeout=0).execute(context())
+    assert asked == ["orders", NAMED["stream"], NAMED["stream"]]
+
+
 def test_the_deadline_stands_from_the_first_try_until_the_task_is_cleared(
     store: SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # R86
@@ -209,7 +225,7 @@ def test_an_application_that_has_not_claimed_yet_is_waited_for(store: SQLStore) 
 def test_a_store_that_is_away_is_asked_again(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def ask(self: ShardbatchHook, question: Any) -> Answer:
+    def ask(self: ShardbatchHook, question: Any, *_: Any) -> Answer:
         asked.append(1)
         if len(asked) < 3:
             raise StoreError("It is away.")
@@ -222,7 +238,7 @@ def test_a_store_that_is_away_is_asked_again(store: SQLStore, monkeypatch: pytes
 def test_a_store_that_is_away_at_the_first_look_is_asked_again(
     store: SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(self: ShardbatchHook, question: Any) -> Answer:
+    def away(self: ShardbatchHook, question: Any, *_: Any) -> Answer:
         raise StoreError("It is away.")
 
     monkeypatch.setattr(ShardbatchHook, "ask", away)
@@ -232,48 +248,87 @@ def test_a_store_that_is_away_at_the_first_look_is_asked_again(
         sensor(timeout=0).execute(context())
 
 
-def test_all_that_ask_the_same_share_a_look_that_fails(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[float] = []
+def count(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The reads of the lease store from now on, and how often it is opened."""
+    found: list[str] = []
 
-    def ask(self: ShardbatchHook, question: Any) -> Answer:
-        asked.append(time.monotonic())
-        raise StoreError("It is away.")
+    def counting(name: str) -> None:
+        real = getattr(SQLStore, name)
 
-    monkeypatch.setattr(ShardbatchHook, "ask", ask)
+        def counted(self: SQLStore, *given: Any, **more: Any) -> Any:
+            found.append(name)
+            return real(self, *given, **more)
 
-    async def many() -> list[dict[str, Any]]:
-        triggers = [asking(every=5.0, deadline=time.time() + 0.2) for _ in range(20)]
+        monkeypatch.setattr(SQLStore, name, counted)
+
+    for name in ("list", "get", "prepare"):
+        counting(name)
+    return found
+
+
+def wait_for_all(*triggers: Asking) -> list[dict[str, Any]]:
+    async def all_of_them() -> list[dict[str, Any]]:
         return [dict(found.payload) for found in await asyncio.gather(*(anext(trigger.run()) for trigger in triggers))]
 
-    found = asyncio.run(many())
+    return asyncio.run(asyncio.wait_for(all_of_them(), 60))
+
+
+def many(**changes: Any) -> list[Asking]:
+    """Triggers of one application, each with a question of its own."""
+    instants = (CommittedUpTo(T0 + second).to_json() for second in range(30))
+    return [asking(question=question, **changes) for question in (*instants, Backlog(landed_records=-1).to_json())]
+
+
+def test_all_that_wait_for_an_application_share_a_look_that_fails(
+    store: SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[float] = []
+
+    def away(self: SQLStore) -> None:
+        opened.append(time.monotonic())
+        raise StoreError("It is away.")
+
+    monkeypatch.setattr(SQLStore, "prepare", away)
+    found = wait_for_all(*many(every=5.0, deadline=time.time() + 0.2))
     assert {(one["outcome"], "It is away" in one["why"]) for one in found} == {("timeout", True)}
-    assert len(asked) <= 4, "one look at the beginning and one at the deadline, each at most twice"
+    assert len(opened) <= 5, (
+        "one look at the beginning, one at the deadline at most twice, and one at a tick if it fell"
+    )
 
 
 def test_the_last_look_is_not_an_old_answer(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
     said = iter([Answer(False, "not yet"), Answer(True, told={"n": 2})])
-    monkeypatch.setattr(ShardbatchHook, "ask", lambda self, question: next(said))
+    monkeypatch.setattr(ShardbatchHook, "ask", lambda self, question, *_: next(said))
     assert outcome(asking(every=3_600, deadline=time.time() + 0.1)) == {"outcome": "reached", "told": {"n": 2}}
 
 
-def test_all_that_ask_the_same_share_each_look(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+def test_however_many_questions_wait_for_an_application_a_look_reads_its_rows_once(
+    store: SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question of its own, at the beginning, at four ticks, and at the deadline."""
+    reads = count(monkeypatch)
 
-    def ask(self: ShardbatchHook, question: Any) -> Answer:
-        asked.append(self.app_name)
-        return Answer(False, "not yet")
+    def spent(triggers: Callable[[], list[Asking]]) -> int:
+        reads.clear()
+        assert {found["outcome"] for found in wait_for_all(*triggers())} == {"timeout"}
+        return len(reads)
 
-    monkeypatch.setattr(ShardbatchHook, "ask", ask)
+    def waits() -> dict[str, Any]:
+        return {"every": 0.5, "deadline": time.time() + 2.2}
 
-    async def many() -> None:
-        triggers = [asking(every=5.0, deadline=time.time() + 0.2) for _ in range(20)]
-        triggers.append(asking(app_name="other", every=5.0, deadline=time.time() + 0.2))
-        await asyncio.gather(*(anext(trigger.run()) for trigger in triggers))
+    one = spent(lambda: [asking(question=CommittedUpTo(T0 + 1).to_json(), **waits())])
+    all_of_them = spent(lambda: many(**waits()))
+    # A look is opened once and reads the application and the leases twice; the backlog reads both once more.
+    assert one <= 7 * 5
+    assert all_of_them <= 8 * (5 + 3), f"{all_of_them} reads for 31 questions, {one} for one"
+    assert LOOKS._shared == {}
 
-    asyncio.run(many())
-    assert asked.count("other") == 2, "at the beginning and at the deadline"
-    assert asked.count("etl") <= 4
-    assert LOOKS._found == {}
+
+def test_applications_do_not_share_a_look(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = count(monkeypatch)
+    waits = {"every": 5.0, "deadline": time.time() + 0.2}
+    wait_for_all(asking(question=CommittedUpTo(T0 + 1).to_json(), **waits), asking(app_name="other", **waits))
+    assert reads.count("prepare") >= 4, "each at the beginning and at the deadline"
 
 
 @pytest.mark.parametrize(

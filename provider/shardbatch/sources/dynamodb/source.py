@@ -98,6 +98,10 @@ class DynamoDBSource:
         """Nothing: shards have no ranges, and a closed shard may have no child."""
         return ""
 
+    def open_at(self, instant_ms: int) -> Sequence[Shard] | None:
+        """Unknown: a listing does not say when a shard was opened or closed."""
+        return None
+
     def clock_ms(self) -> int | None:
         """The ``Date`` of one answer, in whole seconds, cut off; ``None`` for a server that sends none.
 

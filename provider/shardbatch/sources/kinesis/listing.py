@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from shardbatch.core.shard import KeyRange, Shard
@@ -82,11 +83,33 @@ def _listed(caller: Caller) -> dict[str, Shard]:
             caller.clock.sleep(patience.expired(error))
 
 
-def _walk(caller: Caller) -> dict[str, Shard]:
+def open_at(caller: Caller, instant_ms: int) -> list[Shard] | None:
+    """The shards that were open at an instant, of those that are still listed; ``None`` if the service does not tell.
+
+    A service that does not know this filter lists all shards. That shows by a shard beside its parent: one ends where
+    the other begins.
+
+    :raises StreamNotFound: if there is no such stream.
+    """
+    moment = datetime.fromtimestamp(instant_ms // 1000, UTC) + timedelta(milliseconds=instant_ms % 1000)
+    try:
+        found = _walk(caller, ShardFilter={"Type": "AT_TIMESTAMP", "Timestamp": moment})
+    except ShardNotFound as error:
+        raise missing(caller) from error.__cause__
+    except SourceError as error:
+        if error.retryable is not False or isinstance(error, StreamNotFound):
+            raise
+        return None
+    if any(parent in found for shard in found.values() for parent in shard.parent_shard_ids):
+        return None
+    return [found[shard_id] for shard_id in sorted(found)]
+
+
+def _walk(caller: Caller, **asked: Any) -> dict[str, Shard]:
     found: dict[str, Shard] = {}
     limit = caller.options.listed_shards
     seen: set[str] = set()
-    parameters: dict[str, Any] = dict(caller.stream.address)
+    parameters: dict[str, Any] = {**caller.stream.address, **asked}
     while True:
         answer = caller.patiently("list_shards", MaxResults=limit, **parameters)
         if "Shards" not in answer:

@@ -17,7 +17,7 @@ from shardbatch.sources.aws.pace import Pace
 from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.fan_out import Choosing, Deadline, Progress
 from shardbatch.sources.kinesis.hash_space import HASH_KEYS, missing
-from shardbatch.sources.kinesis.listing import describe, list_all
+from shardbatch.sources.kinesis.listing import describe, list_all, open_at
 from shardbatch.sources.kinesis.options import FanOut, KinesisOptions, StreamName
 from shardbatch.sources.kinesis.pace import RATE
 from shardbatch.sources.kinesis.polling import Polling, Way
@@ -99,6 +99,13 @@ class KinesisSource:
     def missing(self, listing: Sequence[Shard]) -> str:
         """The hash keys that no open shard of a listing covers, and its closed shards without children."""
         return missing(listing)
+
+    def open_at(self, instant_ms: int) -> Sequence[Shard] | None:
+        """The shards that were open at an instant, of those that are still listed.
+
+        :raises StreamNotFound: if there is no such stream.
+        """
+        return open_at(self._caller, instant_ms)
 
     def clock_ms(self) -> int | None:
         """The ``Date`` of one answer, in whole seconds, cut off; ``None`` for a server that sends none.

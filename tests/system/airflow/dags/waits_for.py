@@ -9,10 +9,19 @@ from pathlib import Path
 
 from airflow.sdk import DAG, task
 
-from shardbatch import BacklogSensor, CommittedUpToSensor, SQLLeases
+from shardbatch import (
+    BacklogSensor,
+    CommittedUpToSensor,
+    KinesisStream,
+    LineageCompleteSensor,
+    ShardClosedSensor,
+    SQLLeases,
+)
 
 FOLDER = Path(os.environ.get("SHARDBATCH_TEST_FOLDER", "/nonexistent"))
 READER = {"app_name": "test", "stream": "waits", "leases": SQLLeases("leases_local"), "poke_interval": 2}
+#: With the stream itself, so that a sensor can look at it.
+STREAM = {**READER, "stream": KinesisStream("waits", aws_conn_id="aws_late"), "timeout": 600}
 
 
 @task
@@ -26,3 +35,10 @@ with DAG("waits_for", schedule=None, max_active_runs=8):
     whole = CommittedUpToSensor(task_id="whole", until="{{ dag_run.conf['until'] }}", timeout=600, **READER)
     small = BacklogSensor(task_id="small", landed_records=0, timeout=600, mode="reschedule", **READER)
     [whole, small] >> seen()
+
+with DAG("waits_idle", schedule=None):
+    CommittedUpToSensor(task_id="whole", until="{{ dag_run.conf['until'] }}", **STREAM)
+
+with DAG("waits_shards", schedule=None):
+    ShardClosedSensor(task_id="read", shard_ids="{{ dag_run.conf['shard'] }}", state="completed", **STREAM)
+    LineageCompleteSensor(task_id="behind", parents="{{ dag_run.conf['shard'] }}", **STREAM)

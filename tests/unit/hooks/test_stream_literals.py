@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stream becomes literals, and the same stream again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+
+from shardbatch import DynamoDBStream, KinesisStream
+from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.stream_literals import stream_from, stream_to_json
+from shardbatch.hooks.streams import Stream
+from tests.support.lines.stream import LinesStream
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        KinesisStream("orders", start="LATEST", calls_per_second=2.5, aws_conn_id=None),
+        KinesisStream(stream_arn="arn:aws:kinesis:eu-west-1:123456789012:stream/orders", fan_out="never"),
+        KinesisStream("orders", start=datetime(2026, 11, 28, tzinfo=UTC)),
+        DynamoDBStream("orders", view="NEW_IMAGE"),
+        LinesStream("orders", "/streams"),
+    ],
+)
+def test_a_stream_is_literals_and_back(stream: Stream) -> None:
+    value = stream_to_json(stream)
+    assert value is not None
+    assert stream_from(json.loads(json.dumps(value))) == stream
+
+
+def test_a_class_that_cannot_be_written_is_none() -> None:
+    @dataclass(frozen=True)
+    class Inner(LinesStream):
+        pass
+
+    class Plain:
+        name = "orders"
+
+    assert stream_to_json(Inner("orders", "/streams")) is None, "no other process can import it"
+    assert stream_to_json(Plain()) is None  # type: ignore[arg-type]
+    assert stream_to_json(LinesStream("orders", b"/streams")) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["nowhere.at_all:Stream", "tests.support.lines.stream:Gone"])
+def test_a_class_that_is_not_here_is_told(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot import the stream's class"):
+        stream_from({"class": name})
