@@ -7,6 +7,7 @@ its batch in what arrived. Then the task ends, and commit goes by its end record
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import TaskDeferred
 
 from shardbatch.core.handover import of_arguments, of_environment
 from tests.support.aws import AwsServer
@@ -180,16 +182,32 @@ def test_a_run_of_glue_is_told_its_batch_and_a_retry_goes_on_with_it_but_a_new_a
 # ---------------------------------------------------------------------- Databricks
 
 
+#: A poll that does not wait half a minute.
+POLLED = {"existing_cluster_id=": "polling_period_seconds=0, existing_cluster_id="}
+
+
 class Databricks:
-    """What a workspace says of runs, all of which succeed."""
+    """What a workspace says of runs: each is running at the first three looks, and then a success."""
+
+    def __init__(self) -> None:
+        self.looks: list[int] = []
 
     def answer(self, asked: Request) -> tuple[int, Any] | None:
         if asked.path.endswith("/jobs/runs/submit"):
-            self.runs = getattr(self, "runs", 0) + 1
-            return 200, {"run_id": self.runs}
+            self.looks.append(0)
+            return 200, {"run_id": len(self.looks)}
         if asked.path.endswith("/jobs/runs/get"):
-            state = {"life_cycle_state": "TERMINATED", "result_state": "SUCCESS", "state_message": ""}
-            return 200, {"run_id": 1, "run_page_url": "http://127.0.0.1/run/1", "job_id": 7, "state": state}
+            number = int((asked.query or asked.body)["run_id"])  # the client of the triggerer sends a body
+            self.looks[number - 1] += 1
+            state = {"life_cycle_state": "RUNNING", "result_state": "", "state_message": ""}
+            if self.looks[number - 1] > 3:
+                state |= {"life_cycle_state": "TERMINATED", "result_state": "SUCCESS"}
+            return 200, {
+                "run_id": number,
+                "run_page_url": f"http://127.0.0.1/run/{number}",
+                "job_id": 7,
+                "state": state,
+            }
         return None
 
 
@@ -204,7 +222,7 @@ def workspace(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
 def test_a_run_of_databricks_is_told_its_batch_and_a_new_attempt_is_a_new_run(
     scene: Staged, workspace: StubApi
 ) -> None:
-    run = scene("orders_databricks", databricks_cluster="0101-orders")
+    run = scene("orders_databricks", POLLED, databricks_cluster="0101-orders")
     for attempt in (1, 2):
         one = run.begin(WORK)
         one.execute()
@@ -220,6 +238,30 @@ def test_a_run_of_databricks_is_told_its_batch_and_a_new_attempt_is_a_new_run(
         run.commit(WORK)
         assert run.seen() == run.sent
         run.clear()
+
+
+def test_a_run_that_is_waited_for_in_the_triggerer_leaves_its_record_when_it_is_back(
+    scene: Staged, workspace: StubApi
+) -> None:
+    deferrable = {'task_id="write",': 'task_id="write", deferrable=True,', **POLLED}
+    run = scene("orders_databricks", deferrable, databricks_cluster="0101-orders")
+    one = run.begin(WORK)
+    with pytest.raises(TaskDeferred) as caught:
+        one.execute()
+    (body,) = workspace.sent("POST", "/jobs/runs/submit")
+    assert of_arguments(body["spark_python_task"]["parameters"]) == run.told(one)
+    run.play(body["spark_python_task"]["parameters"])
+
+    async def wait() -> Any:
+        return await anext(caught.value.trigger.run())
+
+    event = asyncio.run(wait())
+    back = run.resume(one)
+    back.task._pre_execute_hook(back.context)
+    getattr(back.task, caught.value.method_name)(back.context, event=event.payload)
+    back.end()
+    run.commit(WORK)
+    assert run.seen() == run.sent
 
 
 # ---------------------------------------------------------------------- Kubernetes

@@ -110,6 +110,14 @@ class Scene:
         task.render_template_fields(cast("Any", context))
         return Try(task, context)
 
+    def resume(self, one: Try) -> Try:
+        """The same try, come back from the triggerer to another worker."""
+        task = self.dag.get_task(one.task.task_id).prepare_for_execution()
+        ti = SimpleNamespace(**{**vars(one.context["ti"]), "task": task})
+        context = {**one.context, "ti": ti, "task_instance": ti, "task": task}
+        task.render_template_fields(cast("Any", context))
+        return Try(task, context)
+
     def told(self, one: Try) -> dict[str, str]:
         """The words that a job has to get from a try, as they are at the time of the call."""
         return {
