@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
@@ -341,7 +343,30 @@ def test_a_spark_application_is_told_its_batch(scene: Staged, cluster: Cluster) 
         run.clear()
 
 
-# ---------------------------------------------------------------------- several tasks, and none
+# ---------------------------------------------------------------------- a worker of Airflow
+
+
+def test_a_command_is_told_its_batch_by_its_environment(scene: Staged, tmp_path: Path) -> None:
+    run = scene("orders_bash", {f"{SUBMIT} /data/orders": f"{sys.executable} -m tests.support.starts {tmp_path}/out"})
+    one = run.begin(WORK)
+    assert of_environment(one.task.env) == run.told(one)
+    one.execute()
+    one.end()
+    run.commit(WORK)
+    assert run.seen() == run.sent
+
+
+def test_a_python_task_without_spark_writes_the_records_of_its_batch(scene: Staged, tmp_path: Path) -> None:
+    run = scene("orders_python", {"/data/orders": str(tmp_path)})
+    one = run.begin(WORK)
+    one.execute()
+    one.end()
+    (file,) = tmp_path.glob("*.parquet")
+    assert file.stem == run.frozen.batch_id
+    assert sorted(data.decode() for data in pq.read_table(file)["data"].to_pylist()) == run.sent
+
+
+# ---------------------------------------------------------------------- several tasks
 
 
 def test_parallel_tasks_and_instances_of_a_mapped_one_in_a_group_are_works_of_their_own(
@@ -359,3 +384,11 @@ def test_parallel_tasks_and_instances_of_a_mapped_one_in_a_group_are_works_of_th
     assert run.dag.get_task("batch.freeze").skips == ["batch.marts.mart", WORK]  # where the batch is empty
     run.commit(*works)
     assert [run.seen(str(tmp_path / name)) for name in ("orders", "daily", "weekly")] == [run.sent] * 3
+
+
+def test_every_example_of_the_page_is_executed() -> None:
+    here = Path(__file__)
+    tests = here.read_text("utf-8") + (here.parents[1] / "system/spark/test_pyspark_task.py").read_text("utf-8")
+    dags = re.findall(r'^with DAG\(\n    "(\w+)"', (DOCS / "launchers.md").read_text("utf-8"), re.MULTILINE)
+    assert len(dags) == 10
+    assert [dag_id for dag_id in dags if dag_id not in tests] == []

@@ -28,7 +28,7 @@ def test_each_try_of_a_pyspark_task_writes_a_start_of_its_own(
     monkeypatch.setenv("AIRFLOW__SHARDBATCH__LEASES", "sql://leases")
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     monkeypatch.setattr(type(spark), "stop", lambda _: None)  # the operator ends its session, which is all tests' here
-    (block,) = [one for one in blocks(DOCS / "launchers.md", "python") if "@task.pyspark" in one.text]
+    (block,) = [one for one in blocks(DOCS / "launchers.md", "python") if '"orders_pyspark",' in one.text]
     out = str(tmp_path / "out")
     (dag,) = parsed(block, block.text.replace("s3a://lake/orders", out))
     run = Scene(dag, tmp_path)
