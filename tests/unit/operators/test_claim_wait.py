@@ -46,7 +46,8 @@ class World:
     def __init__(self, folder: Path, stream: ScriptedStream, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.stream = folder, stream
         self.kept: dict[str, Kept] = {}
-        self.clears: dict[str, int] = {}
+        self.clears: dict[str, int] = {}  # of any of its tasks
+        self.cleared: dict[str, int] = {}  # of its claim
         self.confs: dict[str, dict[str, Any]] = {}
         self.over: set[str] = set()
         self.pushed: dict[str, Any] = {}
@@ -68,7 +69,7 @@ class World:
             clear_number=self.clears.get(run, 0), data_interval_start=None, data_interval_end=None,
         )  # fmt: skip
         ti = SimpleNamespace(
-            dag_id="d", run_id=run, try_number=1, max_tries=3, xcom_pull=lambda **_: None,
+            dag_id="d", run_id=run, try_number=1, max_tries=3 + self.cleared.get(run, 0), xcom_pull=lambda **_: None,
             xcom_push=lambda key, value: self.pushed.update({key: value}),
         )  # fmt: skip
         kept = self.kept.setdefault(run, Kept())
@@ -193,17 +194,18 @@ def test_pauses_grow_while_it_is_called_in_vain_and_begin_anew_when_it_was_not(w
 
 def test_at_the_deadline_it_claims_and_reads_once(world: World) -> None:
     order = world.away("r1")
-    world.kept["r1"]["deadline"]["at"] = time.time() - 1
+    world.kept["r1"]["deadline"]["value"] = time.time() - 1
     (entry,) = world.claims("r1", order, {"outcome": "timeout", "why": "Nothing"})
     assert world.task(ReadOperator, entry=entry).execute(world.context("r1"))["stops"] == {"tip": 2}
 
 
 def test_a_retry_has_the_same_deadline_and_a_cleared_run_one_of_its_own(world: World) -> None:
     deadline = world.away("r1").trigger.deadline  # type: ignore[attr-defined]
-    world.kept["r1"]["deadline"]["at"] = deadline = deadline - 100
+    world.kept["r1"]["deadline"]["value"] = deadline = deadline - 100
+    world.clears["r1"] = 1  # another task
     assert world.away("r1").trigger.deadline == deadline  # type: ignore[attr-defined]
-    world.kept["r1"]["deadline"]["at"] = time.time() - 1
-    world.clears["r1"] = 1
+    world.kept["r1"]["deadline"]["value"] = time.time() - 1
+    world.clears["r1"], world.cleared["r1"] = 2, 1
     assert world.away("r1").trigger.deadline > time.time() + 500  # type: ignore[attr-defined]
 
 
