@@ -27,6 +27,8 @@ from shardbatch.run.consumer import Rows
 AT_ONCE = 8
 #: How many answers without a record are followed on a shard; one that is still behind then has something to read.
 MOST_PAGES = 20
+#: A reset that is at work writes its leases within this time; beyond it, one waits for a person.
+RESET_MS = 600_000
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,12 @@ class MayWake(Protocol):
         ...
 
 
-def look(rows: Rows | None, source: Source, liveness: Liveness, may_wake: MayWake) -> Look:
+def look(rows: Rows | None, source: Source, liveness: Liveness, may_wake: MayWake, *, gaps_wait: bool = True) -> Look:
     """Look at an application and its stream. Nothing is changed, and no record is kept.
 
     :param rows: its rows; ``None`` if the lease store has no tables yet.
     :param may_wake: whether a run may be woken now. If not, the stream is not asked.
+    :param gaps_wait: whether slices with a gap wait for a person.
     :raises UnsupportedSchema: if its rows are not of this version.
     :raises StoreError: if the rows cannot be read.
     :raises SourceError: if the stream cannot be asked.
@@ -70,7 +73,7 @@ def look(rows: Rows | None, source: Source, liveness: Liveness, may_wake: MayWak
         return Look(False, "Leases of another library are being taken over.", places)
     if not may_wake(places):
         return Look(False, "A run was woken already, and nothing is committed since.", places)
-    found = _claimed(rows, application, leases, places, source, liveness)
+    found = _claimed(rows, application, leases, places, source, liveness, gaps_wait)
     if found.to_look and not may_wake(places, to_look=True):
         return Look(False, "A run was woken already, to look.", places)
     return found
@@ -85,20 +88,27 @@ def _unclaimed(source: Source, may_wake: MayWake) -> Look:
 
 
 def _claimed(
-    rows: Rows, application: Application, leases: list[Lease], places: str, source: Source, liveness: Liveness
+    rows: Rows,
+    application: Application,
+    leases: list[Lease],
+    places: str,
+    source: Source,
+    liveness: Liveness,
+    gaps_wait: bool,
 ) -> Look:
     now_ms = rows.now_ms()
 
     def silent(lease: Lease) -> bool:
         age_ms = now_ms - lease.updated_at_ms
-        silence_ms = application.silence_ms(Owner.parse(lease.lease_owner or ""))
+        owner = lease.lease_owner or ""
+        silence_ms = RESET_MS if ResetHolder.parse(owner) else application.silence_ms(Owner.parse(owner))
         return age_ms > silence_ms or age_ms < -CLOCKS_APART_MS
 
     stamps = {lease.batch_id for lease in leases if lease.batch_id is not None}
     stamped = {batch_id: rows.batch(batch_id) for batch_id in sorted(stamps)}
     start = application.root_start
     reached_ms = _reached([start, *(lease.checkpoint for lease in leases)], source, now_ms)
-    found = standing(leases, stamped, _asked_once(liveness), silent, reached_ms)
+    found = standing(leases, stamped, _asked_once(liveness), silent, reached_ms, gaps_wait)
     if found.held:
         return Look(False, f"At work: {shortlist(found.held)}.", places)
     if found.ready:

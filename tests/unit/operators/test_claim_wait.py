@@ -121,7 +121,9 @@ def test_with_nothing_to_claim_it_is_deferred_with_literals_and_has_taken_nothin
     assert path == f"{AskingToClaim.__module__}.{AskingToClaim.__name__}"
     assert json.loads(json.dumps(arguments)) == arguments
     assert AskingToClaim(**arguments).serialize() == (path, arguments)
-    assert arguments["question"] == {"deployment": "prod", "lease_duration_ms": 300_000}  # the same for all runs
+    assert arguments["question"] == {
+        "deployment": "prod", "lease_duration_ms": 300_000, "gaps_wait": True,
+    }  # fmt: skip  # the same for all runs
     assert arguments["deadline"] == pytest.approx(time.time() + 600, abs=60)
     assert (arguments["every"], arguments["begin"]) == (EVERY_S, 0)
     assert order.timeout == pytest.approx(WAIT + SLACK, abs=timedelta(minutes=1))
