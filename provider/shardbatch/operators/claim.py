@@ -109,7 +109,7 @@ class ClaimOperator(ComesBack):
 
     def _found(self, steps: Steps, looks: Looks | None, deadline: float) -> tuple[Claim | None, str]:
         """What the claim found; or nothing, and why, if the run is to wait on."""
-        if time.time() >= deadline:
+        if self._waited.over or time.time() >= deadline:
             if deadline:
                 self.log.info("The wait is over at %s: the run claims, whatever there is.", at(deadline))
             return steps.claim(looks), ""

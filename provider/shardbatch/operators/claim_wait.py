@@ -27,16 +27,19 @@ class ClaimWait:
     """How far the wait of one claim has come.
 
     ``vain`` counts the calls in a row behind which others were faster, or nothing could be taken after all. ``alone``:
-    the triggerer cannot look at the stream, so the task looks itself, and is deferred in between.
+    the triggerer cannot look at the stream, so the task looks itself, and is deferred in between. ``over``: by the
+    triggerer's clock the deadline has come. The worker's may be behind, and would defer the task again and again.
     """
 
     vain: int = 0
     alone: bool = False
+    over: bool = False
 
     def called(self, event: Any) -> ClaimWait:
         """After a deferral, by what its trigger said."""
         outcome = event["outcome"] if isinstance(event, dict) else ""
-        return ClaimWait(self.vain + 1 if outcome == "reached" else 0, self.alone or outcome == "failed")
+        vain = self.vain + 1 if outcome == "reached" else 0
+        return ClaimWait(vain, self.alone or outcome == "failed", outcome == "timeout")
 
     def look(self, spec: ApplicationSpec, steps: Steps) -> Answer:
         """Whether there is something to claim, seen from the worker.

@@ -201,6 +201,12 @@ def test_at_the_deadline_it_claims_and_reads_once(world: World) -> None:
     assert world.task(ReadOperator, entry=entry).execute(world.context("r1"))["stops"] == {"tip": 2}
 
 
+def test_the_triggerers_clock_may_be_ahead_of_the_workers(world: World) -> None:
+    """Else the task would be deferred and called again at once, until the worker's clock has come to the deadline."""
+    order = world.away("r1")
+    assert world.claims("r1", order, {"outcome": "timeout", "why": "Nothing"})
+
+
 def test_a_retry_has_the_same_deadline_and_a_cleared_run_one_of_its_own(world: World) -> None:
     deadline = world.away("r1").trigger.deadline  # type: ignore[attr-defined]
     world.kept["r1"]["deadline"]["value"] = deadline = deadline - 100
