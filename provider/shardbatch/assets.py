@@ -66,7 +66,7 @@ def stream_asset(
     from shardbatch.core.choices import chosen as word_of
     from shardbatch.core.policies import GapPolicy
     from shardbatch.hooks.settings import chosen_leases, leases_of
-    from shardbatch.hooks.stream_literals import stream_to_json
+    from shardbatch.hooks.stream_literals import PLAIN_CLASS, stream_to_json
     from shardbatch.stream_watcher import StreamWatcher
 
     if poll_interval < SHORTEST or back_off < poll_interval:
@@ -78,7 +78,7 @@ def stream_asset(
     if literals is None:
         raise ConfigurationError(
             f"stream_asset(stream={stream!r}) cannot be handed to the triggerer.",
-            remedy="Give a dataclass at the top of a module, whose fields are texts, numbers and datetimes.",
+            remedy=PLAIN_CLASS,
         )
     namespace = namespace_of(app_name, stream.stream_name)
     chosen = chosen_leases(leases_of(leases, "stream_asset(leases)") if isinstance(leases, str) else leases)

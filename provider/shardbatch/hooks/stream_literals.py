@@ -13,6 +13,12 @@ from typing import Any, cast
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.streams import Stream
 
+#: What an author can do who has a class that :func:`stream_to_json` does not write.
+PLAIN_CLASS = (
+    "Make it a dataclass at the top of a module that the triggerer can import (not of a DAG file), whose fields are "
+    "texts, numbers and datetimes, none of them with repr=False."
+)
+
 
 def stream_to_json(stream: Stream) -> dict[str, Any] | None:
     """As plain JSON, for :func:`stream_from`; ``None`` for a class of an author's own that cannot be written so.

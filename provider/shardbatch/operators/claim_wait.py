@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from shardbatch.errors import SourceError
 from shardbatch.hooks.shardbatch import ShardbatchHook
 from shardbatch.hooks.stream_literals import stream_to_json
 
@@ -42,13 +43,22 @@ class ClaimWait:
         return ClaimWait(vain, self.alone or outcome == "failed", outcome == "timeout")
 
     def look(self, spec: ApplicationSpec, steps: Steps) -> Answer:
-        """Whether there is something to claim, seen from the worker.
+        """Whether there is something to claim, seen from the worker. While the stream cannot be asked, there is not: at
+        the deadline the claim itself asks, and fails by it.
 
         :raises StoreError: if the lease store cannot be asked.
-        :raises SourceError: if the stream cannot be asked.
+        :raises SourceError: if a person has to see to the stream.
         """
+        from shardbatch.control.questions import Answer
+        from shardbatch.triggers import could_not_ask
+
         hook = ShardbatchHook(app_name=spec.app_name, stream=spec.stream, leases=spec.leases)
-        return hook.ask(steps.claimable())
+        try:
+            return hook.ask(steps.claimable())
+        except SourceError as error:
+            if not error.retryable:
+                raise
+            return Answer(False, could_not_ask(error))
 
     @property
     def pause(self) -> float:

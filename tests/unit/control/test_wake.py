@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from shardbatch.control.wake import MOST_PAGES, Look, look
+from shardbatch.control.unread import MOST_PAGES
+from shardbatch.control.wake import Look, look
 from shardbatch.core.batch import BatchState
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Page, Verdict
@@ -272,8 +273,9 @@ def test_the_tip_behind_many_answers_is_still_found(rig: Rig) -> None:
     assert not told(rig, *[{"lag_ms": 9}] * (MOST_PAGES - 1), {"lag_ms": 0})
 
 
-def test_refused_calls_tell_nothing(rig: Rig) -> None:
-    assert not told(rig, *[{"silent": True}] * (MOST_PAGES + 5))
+def test_refused_calls_do_not_show_that_there_is_nothing(rig: Rig) -> None:
+    with pytest.raises(SourceError, match="refused each call"):
+        told(rig, *[{"silent": True}] * (MOST_PAGES + 5))
 
 
 def test_that_the_record_at_the_checkpoint_has_expired_is_no_sign_of_others(rig: Rig) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from shardbatch import KinesisStream, Policies, SQLLeases, Staging, StreamBatch
@@ -253,6 +253,20 @@ def test_where_the_triggerer_cannot_look_the_task_does_from_time_to_time(world: 
     assert (again.kwargs or {})["alone"]
     third = world.away("r1", again, event=EVERY_S)
     assert isinstance(third.trigger, TimePassed)
+
+
+def test_a_stream_that_refuses_the_first_look_is_waited_for_and_asked_by_the_claim_at_the_deadline(
+    world: World,
+) -> None:
+    for shard_id in world.stream.shards:
+        world.stream.failing[shard_id] = SourceError("It refuses.")
+    order = world.away("r1")
+    assert isinstance(order.trigger, AskingToClaim)
+    assert world.claims("r1", order, {"outcome": "timeout", "why": ""})
+    world.over.add("r1")
+    world.stream.failing = dict.fromkeys(world.stream.shards, SourceError("No such role.", retryable=False))
+    with pytest.raises(AirflowFailException, match="No such role"):
+        world.claims("r2")
 
 
 def test_without_a_triggerer_it_waits_in_its_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
