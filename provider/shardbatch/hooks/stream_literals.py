@@ -62,7 +62,7 @@ NOT_PLAIN = object()
 
 
 def _same(value: Any, plain: Any) -> bool:
-    """Whether a class gets an equal value there: a word that is no text would come as one."""
+    """Whether the value that is made of the literal is equal: that of an ``Enum`` without texts would not be."""
     return bool(_restored(plain) == value)
 
 

@@ -15,7 +15,6 @@ from shardbatch.hooks.stream_literals import stream_to_json
 if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
 
-    from shardbatch.control.questions import Answer
     from shardbatch.tasks.application import ApplicationSpec
     from shardbatch.tasks.steps import Steps
 
@@ -42,23 +41,23 @@ class ClaimWait:
         vain = self.vain + 1 if outcome == "reached" else 0
         return ClaimWait(vain, self.alone or outcome == "failed", outcome == "timeout")
 
-    def look(self, spec: ApplicationSpec, steps: Steps) -> Answer:
-        """Whether there is something to claim, seen from the worker. While the stream cannot be asked, there is not: at
-        the deadline the claim itself asks, and fails by it.
+    def look(self, spec: ApplicationSpec, steps: Steps) -> tuple[bool, str]:
+        """Whether there is something to claim, seen from the worker, and what it is or why not. While the stream cannot
+        be asked there is nothing: at the deadline the claim itself asks, and fails by it.
 
         :raises StoreError: if the lease store cannot be asked.
         :raises SourceError: if a person has to see to the stream.
         """
-        from shardbatch.control.questions import Answer
         from shardbatch.triggers import could_not_ask
 
         hook = ShardbatchHook(app_name=spec.app_name, stream=spec.stream, leases=spec.leases)
         try:
-            return hook.ask(steps.claimable())
+            answer = hook.ask(steps.claimable())
         except SourceError as error:
             if not error.retryable:
                 raise
-            return Answer(False, could_not_ask(error))
+            return False, could_not_ask(error)
+        return answer.reached, answer.why
 
     @property
     def pause(self) -> float:

@@ -176,7 +176,7 @@ def test_a_claim_in_vain_waits_on_although_something_seemed_to_be_there(
     world.stream.put("a")
     world.claims("r1")
     world.stream.put("b")
-    monkeypatch.setattr(ClaimWait, "look", lambda *_: SimpleNamespace(reached=True, why="It seems so."))
+    monkeypatch.setattr(ClaimWait, "look", lambda *_: (True, "It seems so."))
     world.pushed.clear()
     order = world.away("r2")
     assert world.pushed == {}
