@@ -16,7 +16,7 @@ def keep(context: Context, key: str, value: Any) -> None:
 
 def kept(context: Context, key: str) -> Any:
     """What this task has kept under a key since it was cleared last; ``None``: nothing."""
-    found = context["task_state_store"].get(key)
+    found: Any = context["task_state_store"].get(key)
     if not isinstance(found, dict) or not isinstance(found.get("of"), dict):
         return None
     before, now = found["of"], _now(context)
