@@ -114,6 +114,8 @@ def _beside(
     if settled_ms > now:
         _wait(consumer, (settled_ms - now) / 1000, looks)  # what is at the tip before that is not all of it
     bound = kept_today(live, retention).gone_before(max(now, settled_ms))
+    if live is not None:
+        bound = None  # the archive may have it
     if bound is not None and interval.from_ms < bound:
         before_s = (bound - interval.from_ms) // 1000
         message = f"The interval begins {before_s} s before the stream's retention, the shortest since."
