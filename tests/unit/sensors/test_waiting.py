@@ -97,6 +97,13 @@ def outcome(trigger: Asking) -> dict[str, Any]:
     return asyncio.run(asyncio.wait_for(first(), 30))
 
 
+def test_a_connection_that_a_triggerer_lacks_is_waited_for_and_named() -> None:
+    """A secrets backend may be away for a moment."""
+    said = outcome(asking(leases=SQLLeases("nowhere").to_json(), deadline=time.time() + 0.1))
+    assert said["outcome"] == "timeout"
+    assert "The lease store or the stream could not be asked: There is no Airflow connection 'nowhere'" in said["why"]
+
+
 def test_what_is_there_already_needs_no_trigger(store: SQLStore) -> None:
     made = sensor(until="2027-01-15T07:59:00+00:00")
     assert made.execute(context())["watermark_ms"] == T0 - MARGIN_MS
