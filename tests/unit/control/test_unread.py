@@ -12,6 +12,7 @@ import pytest
 from shardbatch.control.unread import MOST_PAGES, MOST_SECONDS, first_unread
 from shardbatch.core.ports import Clock, Page
 from shardbatch.core.position import Position, after
+from shardbatch.core.slice import Oddities
 from shardbatch.errors import SourceError
 from tests.support.scripted import ScriptedStream, of_lag
 
@@ -49,7 +50,8 @@ BEHIND, TIP, REFUSED = {"lag_ms": 9}, {"lag_ms": 0}, {"silent": True}
         ([TIP], False),
         ([{**TIP, "checkpoint_gone": True}], False),
         ([{"ended": True}], True),
-        ([{"next": after("6")}], True),
+        ([{"next": after("6"), "oddities": Oddities(dropped=1)}], True),
+        ([{**BEHIND, "next": after("6", instant_ms=9)}, TIP], False),
         ([*[BEHIND] * (MOST_PAGES - 1), TIP], False),
         ([BEHIND] * (MOST_PAGES + 1), True),
         ([{**BEHIND, "seconds": MOST_SECONDS + 1}, TIP], True),
@@ -57,7 +59,7 @@ BEHIND, TIP, REFUSED = {"lag_ms": 9}, {"lag_ms": 0}, {"silent": True}
         ([BEHIND, *[REFUSED] * MOST_PAGES], True),
     ],
     ids=[
-        "at its tip", "its last record has expired", "ended", "records were dropped", "a tip behind many answers",
+        "at its tip", "its last record has expired", "ended", "records were dropped", "older than the instant", "a tip behind many answers",
         "many answers", "slow answers", "one refusal", "refused after an answer",
     ],
 )  # fmt: skip
