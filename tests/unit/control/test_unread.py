@@ -59,8 +59,8 @@ BEHIND, TIP, REFUSED = {"lag_ms": 9}, {"lag_ms": 0}, {"silent": True}
         ([BEHIND, *[REFUSED] * MOST_PAGES], True),
     ],
     ids=[
-        "at its tip", "its last record has expired", "ended", "records were dropped", "older than the instant", "a tip behind many answers",
-        "many answers", "slow answers", "one refusal", "refused after an answer",
+        "at its tip", "its last record has expired", "ended", "records were dropped", "older than the instant",
+        "a tip behind many answers", "many answers", "slow answers", "one refusal", "refused after an answer",
     ],
 )  # fmt: skip
 def test_what_answers_show(pages: list[dict[str, Any]], unread: bool) -> None:
