@@ -12,6 +12,7 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.names import asset_uri, namespace_of
 
 if TYPE_CHECKING:
+    from shardbatch.core.policies import Policies
     from shardbatch.hooks.leases import Leases
     from shardbatch.hooks.streams import Stream
 
@@ -36,6 +37,7 @@ def stream_asset(
     leases: Leases | str | None = None,
     poll_interval: timedelta = timedelta(seconds=30),
     back_off: timedelta = timedelta(minutes=5),
+    policies: Policies | None = None,
 ) -> Asset:
     """The asset of what a stream has for an application that has not read it yet. Schedule the DAG on it that reads the
     stream: ``DAG(schedule=[stream_asset(...)], max_active_runs=1)``.
@@ -56,11 +58,14 @@ def stream_asset(
     :param back_off: how long after an event a checkpoint may take to move, 5 minutes by default, not less than
         ``poll_interval``. Then the event counts as lost, and another one is made if no run is at work. Each further one
         that leads to nothing waits twice as long, an hour at most (or ``back_off``, if that is longer).
+    :param policies: those of the group, of which ``gap`` counts. With ``fail`` (default) what was read with a gap makes
+        no event until a person accepts the gap; with ``record`` it does.
     :raises ConfigurationError: for a template, a name or a time that cannot be used, a stream that cannot be handed to
         the triggerer, or if there is no lease store.
     """
+    from shardbatch.core.policies import GapPolicy
     from shardbatch.hooks.settings import chosen_leases, leases_of
-    from shardbatch.hooks.stream_literals import stream_to_json
+    from shardbatch.hooks.stream_literals import PLAIN_CLASS, stream_to_json
     from shardbatch.stream_watcher import StreamWatcher
 
     if poll_interval < SHORTEST or back_off < poll_interval:
@@ -72,7 +77,7 @@ def stream_asset(
     if literals is None:
         raise ConfigurationError(
             f"stream_asset(stream={stream!r}) cannot be handed to the triggerer.",
-            remedy="Give a dataclass at the top of a module, whose fields are texts, numbers and datetimes.",
+            remedy=PLAIN_CLASS,
         )
     namespace = namespace_of(app_name, stream.stream_name)
     chosen = chosen_leases(leases_of(leases, "stream_asset(leases)") if isinstance(leases, str) else leases)
@@ -89,6 +94,7 @@ def stream_asset(
         leases=chosen.to_json(),
         every=poll_interval.total_seconds(),
         back_off=back_off.total_seconds(),
+        gaps_wait=policies is None or policies.gap == GapPolicy.FAIL,
     )
     return Asset(
         name=f"{namespace.app_name}/{namespace.stream_name}/unread",

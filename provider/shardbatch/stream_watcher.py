@@ -69,6 +69,7 @@ class StreamWatcher(BaseEventTrigger):
     :param leases: as ``to_json`` of ``SQLLeases`` or ``DynamoDBLeases`` gives it.
     :param every: seconds between two looks.
     :param back_off: seconds after which a wake-up that led to nothing is made up for.
+    :param gaps_wait: whether what was read with a gap waits for a person, as under ``gap=fail``.
     """
 
     def __init__(
@@ -79,16 +80,17 @@ class StreamWatcher(BaseEventTrigger):
         leases: Mapping[str, Any],
         every: float,
         back_off: float,
+        gaps_wait: bool = True,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.app_name, self.stream_name = app_name, stream_name
         self.stream, self.leases = dict(stream), dict(leases)
-        self.every, self.back_off = every, back_off
+        self.every, self.back_off, self.gaps_wait = every, back_off, gaps_wait
         self.who = f"{app_name}/{stream_name}"
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Its class and arguments."""
-        names = ("app_name", "stream_name", "stream", "leases", "every", "back_off")
+        names = ("app_name", "stream_name", "stream", "leases", "every", "back_off", "gaps_wait")
         return "shardbatch.stream_watcher.StreamWatcher", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -147,8 +149,8 @@ class StreamWatcher(BaseEventTrigger):
         final = isinstance(error, ShardbatchError) and not error.retryable
         text = str(error) if isinstance(error, ShardbatchError) else f"{type(error).__name__}: {masked(str(error))}"
         places = "" if last is None else last.places
-        due = (lasts or final) and self._may_wake(last, places)
-        return Look(due, f"The stream could not be looked at. {text}", places)
+        due = (lasts or final) and self._may_wake(last, places, to_look=True)
+        return Look(due, f"The stream could not be looked at. {text}", places, to_look=True)
 
     def _may_wake(self, last: WakeUp | None, places: str, *, to_look: bool = False) -> bool:
         return may_wake(last, places, _now_ms(), int(self.back_off * 1000), to_look=to_look)
@@ -170,7 +172,8 @@ class StreamWatcher(BaseEventTrigger):
 
         stream, leases = stream_from(self.stream), leases_from(self.leases)
         namespace = namespace_of(self.app_name, stream.stream_name)
-        ask = partial(look, liveness=liveness(deployment_id(leases)), may_wake=partial(self._may_wake, last))
+        may_wake, gaps = partial(self._may_wake, last), self.gaps_wait
+        ask = partial(look, liveness=liveness(deployment_id(leases)), may_wake=may_wake, gaps_wait=gaps)
         with closing(LazySource(stream.stream_name, partial(stream.open, self.app_name))) as source:
             try:
                 with existing_store(leases) as store:

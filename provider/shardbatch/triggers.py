@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
-from shardbatch.errors import ShardbatchError, SourceError
+from shardbatch.errors import ShardbatchError, SourceError, StoreError
 
 if TYPE_CHECKING:
     from shardbatch.control.questions import Answer, Question
@@ -221,5 +221,9 @@ class AskingToClaim(Asking):
 
 def could_not_ask(error: ShardbatchError) -> str:
     """What a wait says of an error that may pass."""
-    what = "The stream" if isinstance(error, SourceError) else "The lease store"
+    what = "The lease store or the stream"  # a connection may be that of either
+    if isinstance(error, SourceError):
+        what = "The stream"
+    elif isinstance(error, StoreError):
+        what = "The lease store"
     return f"{what} could not be asked: {error}"

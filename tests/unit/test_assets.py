@@ -12,7 +12,7 @@ from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.triggers.base import BaseEventTrigger
 
-from shardbatch import DynamoDBLeases, KinesisStream, SQLLeases, stream_asset
+from shardbatch import DynamoDBLeases, KinesisStream, Policies, SQLLeases, stream_asset
 from shardbatch.assets import committed_batches
 from shardbatch.errors import ConfigurationError
 
@@ -39,6 +39,8 @@ def test_the_watcher_has_what_the_author_said() -> None:
     assert (made.app_name, made.every, made.back_off) == ("etl", 7.0, 60.0)
     assert made.leases == SQLLeases("leases_db").to_json()
     assert (trigger_of().every, trigger_of().back_off) == (30.0, 300.0)
+    assert trigger_of().gaps_wait is trigger_of(policies=Policies()).gaps_wait is True
+    assert trigger_of(policies=Policies(gap="record")).gaps_wait is False
 
 
 def test_a_lease_store_may_be_text_or_the_deployments_own(monkeypatch: pytest.MonkeyPatch) -> None:

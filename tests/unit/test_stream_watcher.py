@@ -20,7 +20,7 @@ from shardbatch import KinesisStream, SQLLeases
 from shardbatch.control.wake import Look
 from shardbatch.core.lease import Lease
 from shardbatch.core.rows import SHARD_LEASE, Namespace
-from shardbatch.core.wake import WakeUp
+from shardbatch.core.wake import WakeUp, places_of
 from shardbatch.errors import ConfigurationError, StoreError
 from shardbatch.hooks.stream_literals import stream_to_json
 from shardbatch.stores.sql import SQLStore
@@ -291,6 +291,30 @@ def test_what_may_pass_is_waited_for_with_growing_pauses_and_tells_if_it_stays(
             assert "hunter2" not in str(kept)
             failing[0] = False
             await seen.until(lambda: kept["watcher"]["failures"] == 0, "a look that succeeds")
+
+    asyncio.run(story())
+
+
+def test_what_a_failure_woke_holds_up_no_record_once_it_is_mended(rig: Rig) -> None:
+    async def story() -> None:
+        rig.run("r0")
+        rig.stream.put("a")
+        long_ago = WakeUp(int(time.time() * 1000) - 7_200_000, places_of(rig.consumer().leases()))
+        kept = Kept(wake_up=long_ago.to_json())
+        made = watcher(kept)
+        whole, failing = made.look, [True]
+
+        def look(last: WakeUp | None) -> Look:
+            if failing[0]:
+                raise ConfigurationError("The connection is missing.", remedy="Add it.")
+            return whole(last)
+
+        made.look = look  # type: ignore[method-assign]
+        async with watching(made) as seen:
+            await seen.fired(1)
+            failing[0] = False
+            await seen.fired(2)
+            assert ["could not be looked at" in event["why"] for event in seen.events] == [True, False]
 
     asyncio.run(story())
 

@@ -37,12 +37,14 @@ class Claimable:
     """Is there something to claim? Its answer may be yes although the claim then finds nothing, since that watches rows
     whose owners may be dead, and another run may be faster.
 
-    ``deployment`` is the id of this Airflow, ``lease_duration_ms`` the claimer's. ``me`` is the owner that claims, if
-    it is known; ``liveness`` says whether other owners are over.
+    ``deployment`` is the id of this Airflow, ``lease_duration_ms`` the claimer's. ``gaps_wait``: its runs leave out
+    what was read with a gap until a person accepts the gap. ``me`` is the owner that claims, if it is known;
+    ``liveness`` says whether other owners are over.
     """
 
     deployment: str
     lease_duration_ms: int
+    gaps_wait: bool = True
     me: str = field(default="", compare=False)
     liveness: Liveness = field(default=all_at_work, compare=False)
     clock: Clock = field(default=SYSTEM_CLOCK, compare=False)
@@ -66,7 +68,8 @@ class Claimable:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON: the same for all runs, so that they share what is looked at."""
-        return {"deployment": self.deployment, "lease_duration_ms": self.lease_duration_ms}
+        names = ("deployment", "lease_duration_ms", "gaps_wait")
+        return {name: getattr(self, name) for name in names}
 
     def _found(self, rows: Rows, stream: StreamLook | None) -> str:
         """What there is to claim, or nothing."""
@@ -107,9 +110,9 @@ class Claimable:
         reached_ms = _reached(now_ms, places, stream)
         found: Plan = plan(rows, listed, judge.takes, self.me, (), reached_ms, now_ms=now_ms)
         for lease in found.takeable:
-            if lease.pending is not None:
+            if lease.pending is not None and not (self.gaps_wait and lease.waits_for_gap):
                 return f"{lease.shard_id} has records that were landed and are in no batch."
-        unread: dict[str, Position] = {lease.shard_id: lease.checkpoint for lease in found.takeable}
+        unread: dict[str, Position] = {row.shard_id: row.checkpoint for row in found.takeable if row.pending is None}
         for shard in (shard for generation in unknown_shards(listing, rows) for shard in generation):
             place = begins[shard.shard_id].place
             if _may_begin(shard, listed, known) and not place.ahead_of(reached_ms):

@@ -194,7 +194,7 @@ class LineageComplete:
                 lacking.append(f"{name}: its keys are not known.")
                 continue
             for where, there in (("row", view.rows), ("listed shard", listed)):
-                found = uncovered(keys, (ranges[child] for child in below if child in there))
+                found = uncovered(keys, (ranges.get(child) for child in below if child in there))
                 if found:
                     lacking.append(f"{name}: no {where} that follows it has the keys {shortlist(found)}.")
         return lacking

@@ -3,30 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Protocol
 
+from shardbatch.control.unread import first_unread
 from shardbatch.core.application import Application
 from shardbatch.core.expiry import kept_by
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Owner, ResetHolder
 from shardbatch.core.planner import unknown_shards
-from shardbatch.core.ports import Liveness, Page, Source, Verdict
+from shardbatch.core.ports import Liveness, Source, Verdict
 from shardbatch.core.position import Position
 from shardbatch.core.shortlist import shortlist
 from shardbatch.core.wake import looks_due, places_of, standing
 from shardbatch.core.watermark import over
-from shardbatch.errors import SourceError
 from shardbatch.run.consumer import Rows
 
-#: Shards that are looked at together.
-AT_ONCE = 8
-#: How many answers without a record are followed on a shard; one that is still behind then has something to read.
-MOST_PAGES = 20
+#: A reset that is at work writes its leases within this time; beyond it, one waits for a person.
+RESET_MS = 600_000
 
 
 @dataclass(frozen=True)
@@ -50,11 +46,12 @@ class MayWake(Protocol):
         ...
 
 
-def look(rows: Rows | None, source: Source, liveness: Liveness, may_wake: MayWake) -> Look:
+def look(rows: Rows | None, source: Source, liveness: Liveness, may_wake: MayWake, *, gaps_wait: bool = True) -> Look:
     """Look at an application and its stream. Nothing is changed, and no record is kept.
 
     :param rows: its rows; ``None`` if the lease store has no tables yet.
     :param may_wake: whether a run may be woken now. If not, the stream is not asked.
+    :param gaps_wait: whether slices with a gap wait for a person.
     :raises UnsupportedSchema: if its rows are not of this version.
     :raises StoreError: if the rows cannot be read.
     :raises SourceError: if the stream cannot be asked.
@@ -70,7 +67,7 @@ def look(rows: Rows | None, source: Source, liveness: Liveness, may_wake: MayWak
         return Look(False, "Leases of another library are being taken over.", places)
     if not may_wake(places):
         return Look(False, "A run was woken already, and nothing is committed since.", places)
-    found = _claimed(rows, application, leases, places, source, liveness)
+    found = _claimed(rows, application, leases, places, source, liveness, gaps_wait)
     if found.to_look and not may_wake(places, to_look=True):
         return Look(False, "A run was woken already, to look.", places)
     return found
@@ -85,25 +82,32 @@ def _unclaimed(source: Source, may_wake: MayWake) -> Look:
 
 
 def _claimed(
-    rows: Rows, application: Application, leases: list[Lease], places: str, source: Source, liveness: Liveness
+    rows: Rows,
+    application: Application,
+    leases: list[Lease],
+    places: str,
+    source: Source,
+    liveness: Liveness,
+    gaps_wait: bool,
 ) -> Look:
     now_ms = rows.now_ms()
 
     def silent(lease: Lease) -> bool:
         age_ms = now_ms - lease.updated_at_ms
-        silence_ms = application.silence_ms(Owner.parse(lease.lease_owner or ""))
+        owner = lease.lease_owner or ""
+        silence_ms = RESET_MS if ResetHolder.parse(owner) else application.silence_ms(Owner.parse(owner))
         return age_ms > silence_ms or age_ms < -CLOCKS_APART_MS
 
     stamps = {lease.batch_id for lease in leases if lease.batch_id is not None}
     stamped = {batch_id: rows.batch(batch_id) for batch_id in sorted(stamps)}
     start = application.root_start
     reached_ms = _reached([start, *(lease.checkpoint for lease in leases)], source, now_ms)
-    found = standing(leases, stamped, _asked_once(liveness), silent, reached_ms)
+    found = standing(leases, stamped, _asked_once(liveness), silent, reached_ms, gaps_wait)
     if found.held:
         return Look(False, f"At work: {shortlist(found.held)}.", places)
     if found.ready:
         return Look(True, f"To finish: {shortlist(found.ready)}.", places)
-    unread = _first_unread(source, found.unread)
+    unread = first_unread(source, {lease.shard_id: lease.checkpoint for lease in found.unread}, rows.clock)
     if unread:
         return Look(True, f"Something to read in {unread}.", places)
     fresh = [] if start.ahead_of(reached_ms) else _without_rows(source, leases)
@@ -133,42 +137,6 @@ def _reached(places: Iterable[Position], source: Source, now_ms: int) -> int:
         return now_ms
     there = source.clock_ms()
     return now_ms if there is None else there
-
-
-def _first_unread(source: Source, leases: Sequence[Lease]) -> str | None:
-    """A shard that has something to read.
-
-    :raises SourceError: if none is known to, and one could not be asked.
-    """
-    failed: SourceError | None = None
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        asked = {pool.submit(_has_unread, source, lease): lease.shard_id for lease in leases}
-        try:
-            for answer in as_completed(asked):
-                try:
-                    if answer.result():
-                        return asked[answer]
-                except SourceError as error:  # another shard may have something
-                    failed = error
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-    if failed is not None:
-        raise failed
-    return None
-
-
-def _has_unread(source: Source, lease: Lease) -> bool:
-    """Whether there is a record or the end behind a lease's checkpoint. On an idle stream the record at
-    the checkpoint expires too, so that this happened does not show that there are others."""
-    answered = False
-    pages: Iterator[Page] = source.read(lease.shard_id, lease.checkpoint)
-    for page in islice(pages, MOST_PAGES):
-        if page.records.num_rows or page.ended or page.oddities.dropped:
-            return True
-        if page.at_tip:
-            return False
-        answered = answered or not page.silent
-    return answered
 
 
 def _without_rows(source: Source, leases: Sequence[Lease]) -> list[str]:

@@ -15,6 +15,7 @@ from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.expiry import Kept, unread_since
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
+from shardbatch.core.owner import ResetHolder
 from shardbatch.core.planner import known_parents
 from shardbatch.core.ports import Verdict
 
@@ -102,12 +103,15 @@ def standing(
     verdict: Callable[[str], Verdict],
     silent: Callable[[Lease], bool],
     reached_ms: int,
+    gaps_wait: bool = True,
 ) -> Standing:
     """Sort the live leases by what a run would do about them.
 
     What waits for a person is neither at work nor ready: a parked batch, a gap that is not accepted, a frozen batch of
-    another deployment.
+    another deployment, what a reset holds that goes on no more. It keeps no run from the other shards.
 
+    :param gaps_wait: whether slices with a gap wait until a person accepts it, as under ``gap=fail``. One that still
+        has the owner who died over it was left by no freeze, so a run has to look at it all the same.
     :param verdict: of an owner; of a reset that it is at work.
     :param silent: whether the row of an owner of another deployment looks as if it is not renewed any more.
     :param reached_ms: how far the stream's clock has come: what begins later is not read yet.
@@ -124,11 +128,17 @@ def standing(
         found = verdict(owner) if owner else Verdict.OVER
         if batch is not None and batch.state is BatchState.FROZEN and found is Verdict.FOREIGN:
             continue
+        if ResetHolder.parse(owner) and silent(lease):
+            continue
         if found is Verdict.ACTIVE or (found is Verdict.FOREIGN and not silent(lease)):
             held[owner] = None
         elif lease.batch_id is not None:
             ready[f"batch {lease.batch_id} of a run that is over"] = None
-        elif lease.completed or not _parents_done(lease, rows) or lease.waits_for_gap:
+        elif (
+            lease.completed
+            or not _parents_done(lease, rows)
+            or (gaps_wait and lease.waits_for_gap and lease.lease_owner is None)
+        ):
             continue
         elif lease.pending is not None:
             ready[f"{lease.shard_id} was read and not committed"] = None

@@ -13,17 +13,27 @@ from typing import Any, cast
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.streams import Stream
 
+#: What an author can do who has a class that :func:`stream_to_json` does not write.
+PLAIN_CLASS = (
+    "Make it a dataclass at the top of a module that the triggerer can import (not of a DAG file), whose fields are "
+    "texts, numbers and datetimes, none of them with repr=False."
+)
+
 
 def stream_to_json(stream: Stream) -> dict[str, Any] | None:
     """As plain JSON, for :func:`stream_from`; ``None`` for a class of an author's own that cannot be written so.
 
-    It has to be a dataclass at the top of a module, whose fields are texts, numbers and datetimes.
+    It has to be a dataclass at the top of a module, whose fields are texts, numbers and datetimes. Airflow keeps the
+    literals in its metadata database, so a field that is not to be shown (``repr=False``) is not written.
     """
     kind: type = type(stream)
-    if not is_dataclass(stream) or "<" in kind.__qualname__ or kind.__module__ == "__main__":
+    if not is_dataclass(stream) or "<" in kind.__qualname__ or kind.__module__.startswith(NOT_IMPORTED):
         return None
-    values = {item.name: _plain(getattr(stream, item.name)) for item in fields(stream) if item.init}
-    if any(value is NOT_PLAIN for value in values.values()):
+    taken = [item for item in fields(stream) if item.init]
+    values = {item.name: _plain(getattr(stream, item.name)) for item in taken}
+    if any(value is NOT_PLAIN for value in values.values()) or not all(item.repr for item in taken):
+        return None
+    if not all(_same(getattr(stream, item.name), values[item.name]) for item in taken):
         return None
     return {"class": f"{kind.__module__}:{kind.__qualname__}", **values}
 
@@ -45,8 +55,15 @@ def stream_from(value: Mapping[str, Any]) -> Stream:
     return cast("Stream", kind(**made))
 
 
+#: How modules are called that no other process can import; Airflow names those of DAG files so.
+NOT_IMPORTED = ("__main__", "unusual_prefix_")
 #: What a field's value is that has no plain form.
 NOT_PLAIN = object()
+
+
+def _same(value: Any, plain: Any) -> bool:
+    """Whether the value that is made of the literal is equal: that of an ``Enum`` without texts would not be."""
+    return bool(_restored(plain) == value)
 
 
 def _plain(value: Any) -> Any:

@@ -115,14 +115,14 @@ class ClaimOperator(ComesBack):
 
     def _found(self, steps: Steps, looks: Looks | None, deadline: float) -> tuple[Claim | None, str]:
         """What the claim found; or nothing, and why, if the run is to wait on."""
-        if time.time() >= deadline:
+        if self._waited.over or time.time() >= deadline:
             if deadline:
                 self.log.info("The wait is over at %s: the run claims, whatever there is.", at(deadline))
             return steps.claim(looks), ""
-        answer = self._waited.look(self.spec(), steps)
-        if not answer.reached:
-            return None, answer.why
-        self.log.info("%s", answer.why)
+        there, what = self._waited.look(self.spec(), steps)
+        if not there:
+            return None, what
+        self.log.info("%s", what)
         found = steps.claim(looks)
         return (None, found.nothing) if found.outcome.value in IDLE else (found, "")
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from shardbatch.errors import SourceError
 from shardbatch.hooks.shardbatch import ShardbatchHook
 from shardbatch.hooks.stream_literals import stream_to_json
 
 if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
 
-    from shardbatch.control.questions import Answer
     from shardbatch.tasks.application import ApplicationSpec
     from shardbatch.tasks.steps import Steps
 
@@ -27,25 +27,37 @@ class ClaimWait:
     """How far the wait of one claim has come.
 
     ``vain`` counts the calls in a row behind which others were faster, or nothing could be taken after all. ``alone``:
-    the triggerer cannot look at the stream, so the task looks itself, and is deferred in between.
+    the triggerer cannot look at the stream, so the task looks itself, and is deferred in between. ``over``: by the
+    triggerer's clock the deadline has come. The worker's may be behind, and would defer the task again and again.
     """
 
     vain: int = 0
     alone: bool = False
+    over: bool = False
 
     def called(self, event: Any) -> ClaimWait:
         """After a deferral, by what its trigger said."""
         outcome = event["outcome"] if isinstance(event, dict) else ""
-        return ClaimWait(self.vain + 1 if outcome == "reached" else 0, self.alone or outcome == "failed")
+        vain = self.vain + 1 if outcome == "reached" else 0
+        return ClaimWait(vain, self.alone or outcome == "failed", outcome == "timeout")
 
-    def look(self, spec: ApplicationSpec, steps: Steps) -> Answer:
-        """Whether there is something to claim, seen from the worker.
+    def look(self, spec: ApplicationSpec, steps: Steps) -> tuple[bool, str]:
+        """Whether there is something to claim, seen from the worker, and what it is or why not. While the stream cannot
+        be asked there is nothing: at the deadline the claim itself asks, and fails by it.
 
         :raises StoreError: if the lease store cannot be asked.
-        :raises SourceError: if the stream cannot be asked.
+        :raises SourceError: if a person has to see to the stream.
         """
+        from shardbatch.triggers import could_not_ask
+
         hook = ShardbatchHook(app_name=spec.app_name, stream=spec.stream, leases=spec.leases)
-        return hook.ask(steps.claimable())
+        try:
+            answer = hook.ask(steps.claimable())
+        except SourceError as error:
+            if not error.retryable:
+                raise
+            return False, could_not_ask(error)
+        return answer.reached, answer.why
 
     @property
     def pause(self) -> float:

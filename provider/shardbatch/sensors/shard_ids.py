@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardbatch.errors import ConfigurationError
-from shardbatch.hooks.stream_literals import stream_to_json
+from shardbatch.hooks.stream_literals import PLAIN_CLASS, stream_to_json
 from shardbatch.operators.rendering import place
 from shardbatch.sensors.waiting import WaitingSensor
 
@@ -45,6 +45,5 @@ def require_stream(sensor: WaitingSensor) -> None:
     if sensor.deferrable and stream_to_json(sensor.stream) is None:
         raise ConfigurationError(
             f"{place(sensor)}: {type(sensor.stream).__name__} cannot be written as literals for a trigger.",
-            remedy="Make it a dataclass at the top of a module, of texts, numbers and datetimes; or give "
-            "mode='reschedule'.",
+            remedy=f"{PLAIN_CLASS} Or give mode='reschedule'.",
         )

@@ -19,8 +19,8 @@ from shardbatch.hooks.stream_literals import stream_to_json
 from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final, final_errors
 from shardbatch.operators.rendering import RendersOnce, place
-from shardbatch.tasks.asset_event import clearing_of
 from shardbatch.tasks.deadline import deadline_of
+from shardbatch.tasks.kept import keep, kept
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -142,15 +142,12 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
         """
         from shardbatch.control.questions import question_of
 
-        kept = context["task_state_store"].get(QUESTION)
-        if isinstance(kept, dict) and kept.get("clearing") == clearing_of(context["dag_run"], context["ti"]):
-            return question_of(kept["question"])  # type: ignore[arg-type]
-        return self.question(context)
+        settled = kept(context, QUESTION)
+        return self.question(context) if settled is None else question_of(settled)
 
     def _keep(self, context: Context, question: Question) -> Question:
         """The question from now on, until the task is cleared."""
-        clearing = clearing_of(context["dag_run"], context["ti"])
-        context["task_state_store"].set(QUESTION, {"clearing": clearing, "question": question.to_json()})
+        keep(context, QUESTION, question.to_json())
         return question
 
     def _deadline(self, context: Context) -> float:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from shardbatch.tasks.asset_event import clearing_of
+from shardbatch.tasks.kept import keep, kept
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -17,11 +17,9 @@ DEADLINE = "deadline"
 
 def deadline_of(context: Context, seconds: float) -> float:
     """When the wait ends, in seconds of the epoch: so long after the task asked first since it was cleared last."""
-    clearing = clearing_of(context["dag_run"], context["ti"])
-    store = context["task_state_store"]
-    kept = store.get(DEADLINE)
-    if isinstance(kept, dict) and kept.get("clearing") == clearing:
-        return float(str(kept["at"]))
+    known = kept(context, DEADLINE)
+    if known is not None:
+        return float(known)
     at = time.time() + seconds
-    store.set(DEADLINE, {"clearing": clearing, "at": at})
+    keep(context, DEADLINE, at)
     return at

@@ -31,10 +31,12 @@ class Steps:
     def claimable(self) -> Claimable:
         """The question whether there is something that this run could claim."""
         from shardbatch.control.claimable import Claimable
+        from shardbatch.core.policies import GapPolicy
 
         consumer = self.consumer
         lease_duration_ms = round(consumer.options.lease_duration.total_seconds() * 1000)
-        return Claimable(consumer.deployment, lease_duration_ms, str(self.owner), consumer.liveness)
+        gaps_wait = consumer.policies.gap == GapPolicy.FAIL
+        return Claimable(consumer.deployment, lease_duration_ms, gaps_wait, str(self.owner), consumer.liveness)
 
     def claim(self, looks: Looks | None = None) -> Claim:
         """Find this run's work.

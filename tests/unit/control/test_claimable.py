@@ -37,10 +37,10 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path / "staging", stream=ScriptedStream(shards=2), options={"options": MINUTE})
 
 
-def why(rig: Rig, me: str = "", **changes: Any) -> str:
+def why(rig: Rig, me: str = "", gaps_wait: bool = True, **changes: Any) -> str:
     """What there is to claim; the rows are the same afterwards."""
     consumer: Consumer = rig.consumer(**changes)
-    question = Claimable("here", 60_000, me, consumer.liveness, consumer.clock)
+    question = Claimable("here", 60_000, gaps_wait, me, consumer.liveness, consumer.clock)
     stream = StreamLook(
         Look().path(), rig.stream.name, lambda: nullcontext(consumer.source), Rest(), consumer.clock
     )  # fmt: skip
@@ -284,6 +284,25 @@ def test_an_import_that_is_not_finished_is_left_to_the_claim_which_refuses(rig: 
 
 
 def test_the_question_is_the_same_for_all_runs_and_has_literals_only() -> None:
-    question = Claimable("here", 60_000, "me")
-    assert json.loads(json.dumps(question.to_json())) == {"deployment": "here", "lease_duration_ms": 60_000}
+    question = Claimable("here", 60_000, me="me")
+    assert json.loads(json.dumps(question.to_json())) == {
+        "deployment": "here", "lease_duration_ms": 60_000, "gaps_wait": True,
+    }  # fmt: skip
     assert Claimable(**question.to_json()).ask(MemoryStore(), Rig(Path()).namespace).reached
+
+
+def test_a_gap_that_waits_for_a_person_calls_no_run_and_one_that_need_not_wait_does(rig: Rig) -> None:
+    rig.stream.put("a", "b", "c", "d")
+    drained(rig)
+    shard, other = rig.stream.shards
+    rig.stream.put("e", "f", "g", shard_id=shard)
+    rig.time.ms += 48 * 3_600_000
+    rig.stream.trim(shard, 1)
+    drained(rig, "r1")  # under gap=fail it leaves that shard out
+    rig.over("r1")
+    (waits,) = [row for row in rig.consumer().leases() if row.waits_for_gap]
+    assert waits.shard_id == shard
+    assert why(rig) == ""
+    assert why(rig, gaps_wait=False) == f"{shard} has records that were landed and are in no batch."
+    rig.stream.put("x", shard_id=other)
+    assert why(rig) == f"{other} may have records that are not read."

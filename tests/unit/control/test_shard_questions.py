@@ -288,6 +288,17 @@ def test_later_generations_count(world: Watched) -> None:
     assert reached(complete(world, A)), "the rows still show that they come from it"
 
 
+def test_a_child_of_which_no_keys_are_known_covers_none(world: Watched) -> None:
+    """Its row does not have them, and it has left the stream."""
+    left, right = world.stream.split(A)
+    world.stream.split(left)
+    world.commit(A)
+    world.enrol(left, hash_range=None)
+    world.enrol(right)
+    world.stream.forget(left)
+    assert f"{A}: no row that follows it has the keys" in complete(world, A).why
+
+
 def test_the_listing_has_to_show_them_as_well(world: Watched) -> None:
     left, right = world.stream.split(A)
     world.commit(A)

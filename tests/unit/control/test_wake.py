@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from shardbatch.control.wake import MOST_PAGES, Look, look
+from shardbatch.control.unread import MOST_PAGES
+from shardbatch.control.wake import Look, look
 from shardbatch.core.batch import BatchState
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Page, Verdict
@@ -29,7 +30,7 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path / "staging", stream=ScriptedStream(shards=3))
 
 
-def seen(rig: Rig, *, may: bool = True, may_look: bool = True) -> Look:
+def seen(rig: Rig, *, may: bool = True, may_look: bool = True, gaps_wait: bool = True) -> Look:
     """One look, which may wake a run, or not; it changes no row."""
     rig.stream.reads.clear()
     rig.store.prepare()
@@ -39,6 +40,7 @@ def seen(rig: Rig, *, may: bool = True, may_look: bool = True) -> Look:
         rig.stream,
         rig.verdict,
         lambda places, to_look=False: may_look if to_look else may,
+        gaps_wait=gaps_wait,
     )
     assert [*rig.consumer().leases(), rig.consumer().application(), *rig.batches()] == before
     return found
@@ -134,6 +136,36 @@ def test_a_reset_at_work_is_left_alone(rig: Rig) -> None:
         held = replace(lease, lease_owner="reset:1:taken", lease_count=lease.lease_count + 1)
         assert rig.store.replace(lease, held)
     assert seen(rig).why == "At work: reset:1:taken."
+
+
+def test_a_reset_that_died_hides_no_record_of_the_other_shards(rig: Rig) -> None:
+    rig.run("r1")
+    first, *others = rig.consumer().leases()
+    held = replace(first, lease_owner="reset:1:taken", lease_count=first.lease_count + 1)
+    assert rig.store.replace(first, held)
+    rig.time.ms += HOUR
+    rig.stream.put("x", shard_id=first.shard_id)
+    assert seen(rig).why == "Nothing to read."
+    rig.stream.put("x", shard_id=others[0].shard_id)
+    assert seen(rig).why == f"Something to read in {others[0].shard_id}."
+
+
+def test_what_was_read_with_a_gap_waits_for_a_person_only_where_the_group_says_so(rig: Rig) -> None:
+    rig.stream.put(*"abcdefgh")
+    rig.run("r1")
+    shard, *_ = rig.stream.shards
+    rig.stream.put("x", "y", "z", shard_id=shard)
+    rig.time.ms += 48 * HOUR
+    rig.stream.trim(shard, 1)
+    rig.land("r2", rig.claim("r2"))
+    rig.over("r2")
+    assert seen(rig).due, "it died before it could leave the gap to a person"
+    rig.run("r3")
+    rig.over("r3")
+    (waits,) = [row for row in rig.consumer().leases() if row.waits_for_gap]
+    assert (waits.shard_id, waits.lease_owner) == (shard, None)
+    assert not seen(rig).due
+    assert seen(rig, gaps_wait=False).why == f"To finish: {shard} was read and not committed."
 
 
 def test_an_import_at_work_is_left_alone(rig: Rig) -> None:
@@ -241,8 +273,9 @@ def test_the_tip_behind_many_answers_is_still_found(rig: Rig) -> None:
     assert not told(rig, *[{"lag_ms": 9}] * (MOST_PAGES - 1), {"lag_ms": 0})
 
 
-def test_refused_calls_tell_nothing(rig: Rig) -> None:
-    assert not told(rig, *[{"silent": True}] * (MOST_PAGES + 5))
+def test_refused_calls_do_not_show_that_there_is_nothing(rig: Rig) -> None:
+    with pytest.raises(SourceError, match="refused each call"):
+        told(rig, *[{"silent": True}] * (MOST_PAGES + 5))
 
 
 def test_that_the_record_at_the_checkpoint_has_expired_is_no_sign_of_others(rig: Rig) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from shardbatch import KinesisStream, Policies, SQLLeases, Staging, StreamBatch
@@ -50,7 +50,8 @@ class World:
     def __init__(self, folder: Path, stream: ScriptedStream, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.stream = folder, stream
         self.kept: dict[str, Kept] = {}
-        self.clears: dict[str, int] = {}
+        self.clears: dict[str, int] = {}  # of any of its tasks
+        self.cleared: dict[str, int] = {}  # of its claim
         self.confs: dict[str, dict[str, Any]] = {}
         self.over: set[str] = set()
         self.pushed: dict[str, Any] = {}
@@ -72,7 +73,7 @@ class World:
             clear_number=self.clears.get(run, 0), data_interval_start=None, data_interval_end=None,
         )  # fmt: skip
         ti = SimpleNamespace(
-            dag_id="d", run_id=run, try_number=1, max_tries=3, xcom_pull=lambda **_: None,
+            dag_id="d", run_id=run, try_number=1, max_tries=3 + self.cleared.get(run, 0), xcom_pull=lambda **_: None,
             xcom_push=lambda key, value: self.pushed.update({key: value}),
         )  # fmt: skip
         kept = self.kept.setdefault(run, Kept())
@@ -124,7 +125,9 @@ def test_with_nothing_to_claim_it_is_deferred_with_literals_and_has_taken_nothin
     assert path == f"{AskingToClaim.__module__}.{AskingToClaim.__name__}"
     assert json.loads(json.dumps(arguments)) == arguments
     assert AskingToClaim(**arguments).serialize() == (path, arguments)
-    assert arguments["question"] == {"deployment": "prod", "lease_duration_ms": 300_000}  # the same for all runs
+    assert arguments["question"] == {
+        "deployment": "prod", "lease_duration_ms": 300_000, "gaps_wait": True,
+    }  # fmt: skip  # the same for all runs
     assert arguments["deadline"] == pytest.approx(time.time() + 600, abs=60)
     assert (arguments["every"], arguments["begin"]) == (EVERY_S, 0)
     assert order.timeout == pytest.approx(WAIT + SLACK, abs=timedelta(minutes=1))
@@ -177,7 +180,7 @@ def test_a_claim_in_vain_waits_on_although_something_seemed_to_be_there(
     world.stream.put("a")
     world.claims("r1")
     world.stream.put("b")
-    monkeypatch.setattr(ClaimWait, "look", lambda *_: SimpleNamespace(reached=True, why="It seems so."))
+    monkeypatch.setattr(ClaimWait, "look", lambda *_: (True, "It seems so."))
     world.pushed.clear()
     order = world.away("r2")
     assert world.pushed == {}
@@ -197,17 +200,24 @@ def test_pauses_grow_while_it_is_called_in_vain_and_begin_anew_when_it_was_not(w
 
 def test_at_the_deadline_it_claims_and_reads_once(world: World) -> None:
     order = world.away("r1")
-    world.kept["r1"]["deadline"]["at"] = time.time() - 1
+    world.kept["r1"]["deadline"]["value"] = time.time() - 1
     (entry,) = world.claims("r1", order, {"outcome": "timeout", "why": "Nothing"})
     assert world.task(ReadOperator, entry=entry).execute(world.context("r1"))["stops"] == {"tip": 2}
 
 
+def test_the_triggerers_clock_may_be_ahead_of_the_workers(world: World) -> None:
+    """Else the task would be deferred and called again at once, until the worker's clock has come to the deadline."""
+    order = world.away("r1")
+    assert world.claims("r1", order, {"outcome": "timeout", "why": "Nothing"})
+
+
 def test_a_retry_has_the_same_deadline_and_a_cleared_run_one_of_its_own(world: World) -> None:
     deadline = world.away("r1").trigger.deadline  # type: ignore[attr-defined]
-    world.kept["r1"]["deadline"]["at"] = deadline = deadline - 100
+    world.kept["r1"]["deadline"]["value"] = deadline = deadline - 100
+    world.clears["r1"] = 1  # another task
     assert world.away("r1").trigger.deadline == deadline  # type: ignore[attr-defined]
-    world.kept["r1"]["deadline"]["at"] = time.time() - 1
-    world.clears["r1"] = 1
+    world.kept["r1"]["deadline"]["value"] = time.time() - 1
+    world.clears["r1"], world.cleared["r1"] = 2, 1
     assert world.away("r1").trigger.deadline > time.time() + 500  # type: ignore[attr-defined]
 
 
@@ -247,6 +257,20 @@ def test_where_the_triggerer_cannot_look_the_task_does_from_time_to_time(world: 
     assert (again.kwargs or {})["alone"]
     third = world.away("r1", again, event=EVERY_S)
     assert isinstance(third.trigger, TimePassed)
+
+
+def test_a_stream_that_refuses_the_first_look_is_waited_for_and_asked_by_the_claim_at_the_deadline(
+    world: World,
+) -> None:
+    for shard_id in world.stream.shards:
+        world.stream.failing[shard_id] = SourceError("It refuses.")
+    order = world.away("r1")
+    assert isinstance(order.trigger, AskingToClaim)
+    assert world.claims("r1", order, {"outcome": "timeout", "why": ""})
+    world.over.add("r1")
+    world.stream.failing = dict.fromkeys(world.stream.shards, SourceError("No such role.", retryable=False))
+    with pytest.raises(AirflowFailException, match="No such role"):
+        world.claims("r2")
 
 
 def test_without_a_triggerer_it_waits_in_its_worker_and_is_measured_once(

@@ -89,7 +89,7 @@ def test_the_set_of_an_instant_stands_among_the_literals_of_the_trigger(scene: S
     found = outcome(Asking(**{**asked, "every": 0.01}))
     assert found == {"outcome": "reached", "told": {"shards": [A, B], "state": "closed"}}
     assert scene.closed(open_at=LONG_AGO).execute(context(kept=kept))["shards"] == [A, B], "a retry asks the same"
-    cleared = literals(scene.closed(open_at=LONG_AGO), context(clear_number=1, kept=kept))
+    cleared = literals(scene.closed(open_at=LONG_AGO), context(cleared=1, kept=kept))
     assert cleared["question"]["shard_ids"] == [C], "a clearing begins anew"
 
 

@@ -55,9 +55,9 @@ class Kept(dict[str, Any]):
         self[key] = json.loads(json.dumps(value))
 
 
-def context(clear_number: int = 0, kept: Kept | None = None) -> Any:
-    run = SimpleNamespace(run_id="r1", clear_number=clear_number, start_date=None)
-    ti = SimpleNamespace(max_tries=0)
+def context(cleared: int = 0, kept: Kept | None = None) -> Any:
+    run = SimpleNamespace(run_id="r1", clear_number=cleared, start_date=None)
+    ti = SimpleNamespace(max_tries=cleared, try_number=1 + cleared)
     return {"dag_run": run, "ti": ti, "task_state_store": Kept() if kept is None else kept}
 
 
@@ -95,6 +95,13 @@ def outcome(trigger: Asking) -> dict[str, Any]:
         return dict((await anext(trigger.run())).payload)
 
     return asyncio.run(asyncio.wait_for(first(), 30))
+
+
+def test_a_connection_that_a_triggerer_lacks_is_waited_for_and_named() -> None:
+    """A secrets backend may be away for a moment."""
+    said = outcome(asking(leases=SQLLeases("nowhere").to_json(), deadline=time.time() + 0.1))
+    assert said["outcome"] == "timeout"
+    assert "The lease store or the stream could not be asked: There is no Airflow connection 'nowhere'" in said["why"]
 
 
 def test_what_is_there_already_needs_no_trigger(store: SQLStore) -> None:
@@ -146,11 +153,11 @@ def test_the_deadline_stands_from_the_first_try_until_the_task_is_cleared(
     first = deferred(made, context(kept=kept)).trigger.serialize()[1]["deadline"]
     monkeypatch.setattr(time, "time", lambda: now + 500)
     assert deferred(made, context(kept=kept)).trigger.serialize()[1]["deadline"] == first
-    cleared = deferred(made, context(clear_number=1, kept=kept)).trigger.serialize()[1]["deadline"]
+    cleared = deferred(made, context(cleared=1, kept=kept)).trigger.serialize()[1]["deadline"]
     assert cleared > first + 400
     monkeypatch.setattr(time, "time", lambda: now + 5_000)
     with pytest.raises(AirflowSensorTimeout):
-        made.execute(context(clear_number=1, kept=kept))
+        made.execute(context(cleared=1, kept=kept))
 
 
 @pytest.mark.parametrize("mode", ["poke", "reschedule"])
