@@ -3,7 +3,7 @@
 
 The race, step by step. A clean-up may retire a batch, and remove its slices, while an interval run copies from it:
 
-1. The run reads the batch rows, then the manifests of those that are committed and not retired.
+1. The run reads the leases, then the batch rows, then the manifests of those that are committed and not retired.
 2. If a manifest or a file is missing then, the row of its batch is read again. If the batch is retired by now, its
    records are lacking, as if it had been retired from the beginning. Otherwise it is an error of staging.
 3. What was copied before stands in slices of the run's own, which clean-up keeps as those of any run. A retry goes on
@@ -54,6 +54,7 @@ class Archive:
         self._slices: dict[str, list[Archived]] = {}
         self._pieces: dict[str, list[Piece]] = {}
         self._loaded: set[str] = set()
+        self._dropped: set[str] = set()
         #: Shards are read by several threads; one looks at rows and manifests at a time.
         self._lock = threading.RLock()
 
@@ -72,7 +73,8 @@ class Archive:
 
     @cached_property
     def batches(self) -> list[Batch]:
-        """The live application's batches, oldest first."""
+        """The live application's batches, oldest first, read after its leases: what a lease gives up, a batch has."""
+        _ = self.leases
         rows = self._consumer.store.list(BATCH, self._consumer.namespace, "")
         return sorted(cast("Iterable[Batch]", rows), key=lambda batch: batch.batch_id)
 
@@ -90,7 +92,7 @@ class Archive:
     def _names(self) -> list[str]:
         """Never by all manifests: a parent that is listed by a read must have been listed by its claim."""
         self._load(self._near)
-        names = dict.fromkeys(self._slices)
+        names = dict.fromkeys([*self._slices, *sorted(self._dropped)])
         names.update(dict.fromkeys(self._children()))
         for lease in self.leases.values():
             arrived_ms = lease.checkpoint_arrival_ms
@@ -136,7 +138,7 @@ class Archive:
     # ------------------------------------------------------------------ rows and manifests
 
     def _load(self, wanted: Callable[[Batch], bool]) -> None:
-        chosen = [batch for batch in self.batches if batch.batch_id not in self._loaded and _usable(batch)]
+        chosen = [batch for batch in self.batches if batch.batch_id not in self._loaded and _told(batch)]
         chosen = [batch for batch in chosen if wanted(batch) and self.is_here(batch)]
         if not chosen:
             return
@@ -146,15 +148,19 @@ class Archive:
             manifest = self._manifest(batch, contents.get(batch.batch_id))
             self._loaded.add(batch.batch_id)
             for entry in manifest.slices if manifest is not None else ():
+                if batch.set_aside == DROPPED and entry.slice.records:
+                    self._dropped.add(entry.slice.shard_id)  # its records are not had, unless they were read again
+                    continue
                 item = Archived(batch.batch_id, batch.created_at_ms, entry.slice)
                 self._slices.setdefault(entry.slice.shard_id, []).append(item)
         self._pieces.clear()
 
     def _near(self, batch: Batch) -> bool:
-        """Whether its records arrived about the interval; without a time, it was frozen after the interval began."""
+        """Whether its records arrived about the interval. If they tell no time, or it recorded a gap, of which its row
+        tells no time: whether it was frozen after the interval began."""
         least, greatest = batch.min_arrival_ms, batch.max_arrival_ms
-        if least is None or greatest is None:
-            return batch.created_at_ms >= self.interval.from_ms - CLOCKS_APART_MS
+        if batch.gaps or least is None or greatest is None:
+            return frozen_since(batch, self.interval)
         return greatest >= self.interval.from_ms - NEAR_MS and least <= self.interval.to_ms + NEAR_MS
 
     def _manifest(self, batch: Batch, content: bytes | None) -> Manifest | None:
@@ -242,9 +248,15 @@ class Archive:
         return after(str(number), sub)
 
 
-def _usable(batch: Batch) -> bool:
-    """Whether its slices stay: it is committed, not retired, and not dropped."""
-    return batch.state is BatchState.COMMITTED and batch.retired_ms is None and batch.set_aside != DROPPED
+def frozen_since(batch: Batch, interval: Interval) -> bool:
+    """Whether a batch was frozen after an interval began, so that it may have, or have recorded the loss of, what
+    arrived in it."""
+    return batch.created_at_ms >= interval.from_ms - CLOCKS_APART_MS
+
+
+def _told(batch: Batch) -> bool:
+    """Whether its manifest stays: it is committed and not retired. Of one that was dropped, gaps count, not records."""
+    return batch.state is BatchState.COMMITTED and batch.retired_ms is None
 
 
 def _numbers(records: pa.RecordBatch, row: int) -> tuple[int, int]:
