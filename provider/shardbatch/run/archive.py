@@ -13,7 +13,7 @@ The race, step by step. A clean-up may retire a batch, and remove its slices, wh
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: Batches whose records arrived so close to the interval are looked at first.
 NEAR_MS = 2 * MARGIN_MS
+#: Where these do not suffice, at least so many more are looked at.
+FEW = 16
 #: A page that is copied has about so many rows and bytes at most.
 ROWS, BYTES = 1000, 4 << 20
 
@@ -45,11 +47,10 @@ class Archive:
     """What the live application has of an interval, as of one look at its rows. Manifests are read when they are
     needed: first those of batches whose records arrived about then."""
 
-    def __init__(self, consumer: Consumer, interval: Interval, kept: Kept, resets: int) -> None:
+    def __init__(self, consumer: Consumer, interval: Interval, kept: Kept) -> None:
         self.interval = interval
         self.kept = kept
         self._consumer = consumer
-        self._resets = resets
         self._live = Rows(namespace=consumer.namespace, store=consumer.store, clock=consumer.clock)
         self._slices: dict[str, list[Archived]] = {}
         self._pieces: dict[str, list[Piece]] = {}
@@ -91,7 +92,7 @@ class Archive:
     @cached_property
     def _names(self) -> list[str]:
         """Never by all manifests: a parent that is listed by a read must have been listed by its claim."""
-        self._load(self._near)
+        self._load([batch for batch in self._unloaded() if self._near(batch)])
         names = dict.fromkeys([*self._slices, *sorted(self._dropped)])
         names.update(dict.fromkeys(self._children()))
         for lease in self.leases.values():
@@ -115,8 +116,7 @@ class Archive:
         with self._lock:
             _ = self._names  # before other manifests are read
             plan = self._plan(shard_id, start)
-            if lacking(plan):
-                self._load(lambda batch: True)
+            while lacking(plan) and self._load_nearest():
                 plan = self._plan(shard_id, start)
             return plan
 
@@ -137,9 +137,17 @@ class Archive:
 
     # ------------------------------------------------------------------ rows and manifests
 
-    def _load(self, wanted: Callable[[Batch], bool]) -> None:
-        chosen = [batch for batch in self.batches if batch.batch_id not in self._loaded and _told(batch)]
-        chosen = [batch for batch in chosen if wanted(batch) and self.is_here(batch)]
+    def _unloaded(self) -> list[Batch]:
+        left = [batch for batch in self.batches if batch.batch_id not in self._loaded and _told(batch)]
+        return [batch for batch in left if self.is_here(batch)]
+
+    def _load_nearest(self) -> bool:
+        """Load as many again as are loaded, whose records arrived nearest to the interval; false if none is left."""
+        chosen = sorted(self._unloaded(), key=self._distance_ms)[: max(FEW, len(self._loaded))]
+        self._load(chosen)
+        return bool(chosen)
+
+    def _load(self, chosen: Sequence[Batch]) -> None:
         if not chosen:
             return
         names = [batch.batch_id for batch in chosen]
@@ -154,6 +162,13 @@ class Archive:
                 item = Archived(batch.batch_id, batch.created_at_ms, entry.slice)
                 self._slices.setdefault(entry.slice.shard_id, []).append(item)
         self._pieces.clear()
+
+    def _distance_ms(self, batch: Batch) -> int:
+        """How long before or after the interval its records arrived, or it was frozen if they tell no time."""
+        least, greatest = batch.min_arrival_ms, batch.max_arrival_ms
+        if least is None or greatest is None:
+            least = greatest = batch.created_at_ms
+        return max(0, self.interval.from_ms - greatest, least - self.interval.to_ms)
 
     def _near(self, batch: Batch) -> bool:
         """Whether its records arrived about the interval. If they tell no time, or it recorded a gap, of which its row
@@ -209,7 +224,8 @@ class Archive:
     @cached_property
     def _began_ms(self) -> int | None:
         made = min((batch.created_at_ms for batch in self.batches if batch.created_at_ms), default=None)
-        return None if self._resets else made
+        live = self._consumer.application()  # behind all rows: a reset is counted there before it rewrites any
+        return None if live is None or live.reset_count else made
 
     def _born_ms(self, shard_id: str) -> int | None:
         """An instant after which all records of a shard arrived: those of its parents came before."""

@@ -14,11 +14,13 @@ import pytest
 from shardbatch.control.drop import drop
 from shardbatch.control.reset import reset
 from shardbatch.control.set_aside import set_aside
+from shardbatch.core.archive_plan import lacking
 from shardbatch.core.batch import retire as retired
 from shardbatch.core.interval import Interval
 from shardbatch.core.policies import GapPolicy, Policies
-from shardbatch.core.position import at_timestamp
+from shardbatch.core.position import TRIM_HORIZON, at_timestamp
 from shardbatch.errors import GapFound, SourceError
+from shardbatch.run.archived_source import ArchivedSource, with_archive
 from shardbatch.run.continuity import LEFT
 from tests.support.aged import HOUR, backfill, backfilled, pass_time, put
 from tests.support.clean_rig import clean
@@ -182,3 +184,18 @@ def test_a_gap_that_only_a_retired_batch_recorded_is_told(rig: Rig) -> None:
     retire(rig, *with_gaps)
     assert "recorded a gap" in refused(rig, when)
     assert recorded(rig, when)
+
+
+def test_a_reset_that_comes_before_the_rows_are_read_counts(one: Rig, tmp_path: Path) -> None:
+    """What was read before it stands elsewhere, and what it read anew begins later, without a gap."""
+    rounds = [live(one, SHARD) for _ in range(4)]
+    one.folder = tmp_path / "moved"
+    one.folder.mkdir()
+    span = Interval(rounds[1][0] - HOUR, rounds[1][0] + HOUR)
+    source = with_archive(one.consumer(scope="side", interval=span)).source
+    assert isinstance(source, ArchivedSource)
+    told(reset, one, shards=[SHARD], to=TRIM_HORIZON, landing=one.consumer().landing)
+    one.run("again")
+    for _ in range(5):
+        live(one, SHARD)
+    assert lacking(source.archive.plan(SHARD, TRIM_HORIZON))
