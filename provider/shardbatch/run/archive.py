@@ -181,7 +181,8 @@ class Archive:
     def _manifest(self, batch: Batch, content: bytes | None) -> Manifest | None:
         """What a batch has; ``None`` if it was retired meanwhile."""
         if content is None:
-            if self._is_retired(batch.batch_id):
+            if (row := self._retired(batch.batch_id)) is not None:
+                self.batches[self.batches.index(batch)] = row
                 return None
             raise StagingError(
                 f"The manifest of batch {batch.batch_id}, from which an interval is copied, is not in staging.",
@@ -195,15 +196,16 @@ class Archive:
             )
         return Manifest.loads(content)
 
-    def _is_retired(self, batch_id: str) -> bool:
+    def _retired(self, batch_id: str) -> Batch | None:
+        """The row of a batch, read again, if it is retired by now; such a row stays (A8)."""
         row = self._live.batch(batch_id)
-        return row is None or row.retired_ms is not None
+        return row if row is not None and row.retired_ms is not None else None
 
     def _unless_retired(self, batch_id: str, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
             yield from records
         except StagingError as error:
-            if not self._is_retired(batch_id):
+            if self._retired(batch_id) is None:
                 raise
             raise GapFound(
                 f"Batch {batch_id} was retired while its slices were copied.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from shardbatch.core.batch import retire as retired
 from shardbatch.core.interval import Interval
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.core.position import TRIM_HORIZON, at_timestamp
+from shardbatch.core.rows import Namespace
 from shardbatch.errors import GapFound, SourceError
+from shardbatch.landing.area import StagingArea
 from shardbatch.run.archived_source import ArchivedSource, with_archive
 from shardbatch.run.continuity import LEFT
 from tests.support.aged import HOUR, backfill, backfilled, pass_time, put
@@ -59,8 +62,7 @@ def lost(rig: Rig, idle: str, busy: str, *, split: bool = False) -> int:
         live(rig, busy, hours=1)
     del rig.stream.failing[idle]
     live(rig, busy, hours=0.1)
-    for _ in range(30):
-        live(rig, busy, hours=1)
+    live(rig, busy, hours=1)
     return when
 
 
@@ -164,6 +166,22 @@ def test_what_was_retired_of_unknown_shards_is_a_gap_in_the_batch(one: Rig) -> N
     clean(one, archive_for=timedelta(hours=60))
     assert re.search(f"any shard.*batch {batch_id} was retired", refused(one, when))
     assert any(batch_id in gap["reason"] for gap in recorded(one, when))
+
+
+def test_a_batch_that_is_retired_before_its_manifest_is_read_counts_as_retired(one: Rig) -> None:
+    when, batch_id = live(one, SHARD)
+    gone(one)
+    manifest = one.folder / one.app / one.stream.name / "batches" / batch_id / "manifest.json"
+
+    class Late(StagingArea):
+        def read_manifests(self, namespace: Namespace, batch_ids: Sequence[str]) -> Mapping[str, bytes | None]:
+            if manifest.exists():
+                retire(one, batch_id)
+                manifest.unlink()
+            return super().read_manifests(namespace, batch_ids)
+
+    with pytest.raises(GapFound, match=f"any shard.*batch {batch_id} was retired"):
+        backfill(one, Interval(when - HOUR, when + HOUR), landing=Late(str(one.folder)))
 
 
 def retire(rig: Rig, *batches: str) -> None:
