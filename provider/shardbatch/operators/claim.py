@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
-from shardbatch.core.looks import Looks
+from shardbatch.core.looks import LookAgain, Looks
 from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.renamed import renamed
 from shardbatch.operators.claim_wait import ClaimWait, at
@@ -80,18 +80,24 @@ class ClaimOperator(ComesBack):
     def step(self, context: Context, looks: Looks | None) -> list[dict[str, str]]:
         """Claim, and return the read tasks to start."""
         while True:
-            with self.open(context) as steps:
-                frozen = self._frozen_before(context["ti"])
-                if frozen is not None:
-                    steps.require_own(frozen)
-                deadline = self._deadline(context, steps)
-                found, why = self._found(steps, looks, deadline)
-                now_ms = steps.consumer.now_ms()
-                if found is None and looks is not None:
-                    self._defer_until(deadline, self._waited.trigger(self.spec(), steps, deadline), why)
-            if found is not None:
-                return self._told(context, found, now_ms)
-            time.sleep(max(0.0, min(self._waited.pause, deadline - time.time())))
+            try:
+                with self.open(context) as steps:
+                    frozen = self._frozen_before(context["ti"])
+                    if frozen is not None:
+                        steps.require_own(frozen)
+                    deadline = self._deadline(context, steps)
+                    found, why = self._found(steps, looks, deadline)
+                    now_ms = steps.consumer.now_ms()
+                    if found is None:
+                        if looks is not None:
+                            self._defer_until(deadline, self._waited.trigger(self.spec(), steps, deadline), why)
+                        raise LookAgain(Looks(), max(0.0, min(self._waited.pause, deadline - time.time())))
+            except LookAgain as again:
+                if looks is not None:
+                    raise
+                time.sleep(again.seconds)
+                continue
+            return self._told(context, found, now_ms)
 
     def wait_on(self, context: Context, vain: int, alone: bool, event: Any = None) -> Any:
         """Claim, if there is something to claim or the deadline has come, and return the read tasks to start."""

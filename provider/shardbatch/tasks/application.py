@@ -144,7 +144,7 @@ class ApplicationSpec:
             consumer.close()
 
     def meter(self, context: Mapping[str, Any]) -> Meter:
-        """What sends the metrics of the run at hand; its mode is what the run asks for."""
+        """What sends the metrics of the run at hand; its mode is what the run asks for, until it is told another."""
         try:
             mode = request_of(self.group_id, context["dag_run"], context.get("params") or {}).mode
         except ConfigurationError:  # the step itself says so, unless it goes on with a batch that needs no interval

@@ -171,18 +171,28 @@ def _interval(group_id: str, dag_run: Any, values: Mapping[str, Any]) -> Interva
     start, end = values.get("from"), values.get("to")
     if (start is None) != (end is None):
         raise ConfigurationError(f"{group_id}.from and .to belong together.", remedy="Give both or none.")
+    if start is not None and end is not None and start >= end:
+        raise ConfigurationError(
+            f"{group_id}.from = {start.isoformat()} is not before {group_id}.to = {end.isoformat()}: the interval has "
+            "no length.",
+            remedy=f"Give {group_id}.to a later instant; its own records are not in the interval.",
+        )
     if start is None:
         start, end = getattr(dag_run, "data_interval_start", None), getattr(dag_run, "data_interval_end", None)
     if start is None or end is None:
-        raise ConfigurationError(
-            "The run reads an interval, but it has no data interval.",
-            remedy=f"Give {group_id}.from and {group_id}.to, or a schedule with intervals: CronDataIntervalTimetable, "
-            "DeltaDataIntervalTimetable or CronTriggerTimetable(interval=…).",
-        )
+        raise ConfigurationError("The run reads an interval, but it has no data interval.", remedy=_otherwise(group_id))
     if start >= end:
         raise ConfigurationError(
-            f"The run's interval from {start.isoformat()} to {end.isoformat()} has no length.",
-            remedy="A plain cron string or timedelta gives such: use CronDataIntervalTimetable, "
-            "DeltaDataIntervalTimetable or CronTriggerTimetable(interval=…).",
+            f"The run's interval from {start.isoformat()} to {end.isoformat()} has no length, as of a schedule that is "
+            "a cron string or a timedelta.",
+            remedy=_otherwise(group_id),
         )
     return Interval(round(start.timestamp() * 1000), round(end.timestamp() * 1000))
+
+
+def _otherwise(group_id: str) -> str:
+    """What to do where a run reads an interval and Airflow gave it none."""
+    return (
+        f"Give {group_id}.from and {group_id}.to, or a schedule with intervals: CronDataIntervalTimetable, "
+        "DeltaDataIntervalTimetable or CronTriggerTimetable(interval=…)."
+    )

@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import TaskDeferred
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from shardbatch import KinesisStream, Policies, SQLLeases, Staging, StreamBatch
+from shardbatch.core.metrics import GAPS
 from shardbatch.core.rows import SHARD_LEASE, Namespace
 from shardbatch.errors import ConfigurationError, SourceError
 from shardbatch.operators import claim as module
@@ -26,8 +27,11 @@ from shardbatch.operators.claim_wait import EVERY_S, LONGEST_PAUSE_S, ClaimWait
 from shardbatch.operators.come_back import SLACK
 from shardbatch.operators.read import ReadOperator
 from shardbatch.stores.sql import SQLStore
+from shardbatch.tasks.metrics import Meter
 from shardbatch.triggers import AskingToClaim, TimePassed
 from tests.support.scripted import ScriptedStream
+from tests.support.statsd import StatsD
+from tests.support.waiting import wait_until
 
 WAIT = timedelta(minutes=10)
 REACHED = {"outcome": "reached", "told": {"why": "a shard"}}
@@ -245,7 +249,9 @@ def test_where_the_triggerer_cannot_look_the_task_does_from_time_to_time(world: 
     assert isinstance(third.trigger, TimePassed)
 
 
-def test_without_a_triggerer_it_waits_in_its_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_triggerer_it_waits_in_its_worker_and_is_measured_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, statsd: StatsD
+) -> None:
     slept = []
 
     def sleep(seconds: float) -> None:
@@ -257,6 +263,9 @@ def test_without_a_triggerer_it_waits_in_its_worker(world: World, monkeypatch: p
     found = world.task().resume_execution("__fail__", {"error": "Trigger failure"}, world.context("r1"))
     assert len(found) == 1
     assert slept == [EVERY_S, EVERY_S]
+    Meter("etl", "orders", "incremental")(GAPS, 1)  # arrives after all that was sent before
+    wait_until(lambda: "shardbatch.committed.gaps" in [sent.name for sent in statsd.sent()], 10, "the last metric")
+    assert [sent.name for sent in statsd.sent()].count("shardbatch.step.duration") == 1
 
 
 @pytest.mark.parametrize("wait", [timedelta(0), timedelta(seconds=-1), 60, "1 h"])

@@ -136,6 +136,20 @@ def test_a_backfill_without_an_interval_names_the_remedy(start: datetime | None,
         request_of("orders", run, {})
 
 
+@pytest.mark.parametrize("hours", [0, -1])
+def test_times_that_a_person_gave_in_the_wrong_order_are_what_the_error_names(hours: int) -> None:
+    conf = {"orders.from": T0.isoformat(), "orders.to": (T0 + hours * HOUR).isoformat()}
+    with pytest.raises(ConfigurationError, match=r"Give orders\.to a later instant") as refused:
+        request_of("orders", Run(conf=conf), {})
+    assert "Timetable" not in str(refused.value)
+
+
+def test_a_run_whose_data_interval_has_no_length_may_be_given_times() -> None:
+    run = Run("manual", {"orders.mode": "interval"}, data_interval_start=T0, data_interval_end=T0)
+    with pytest.raises(ConfigurationError, match=r"Give orders\.from and orders\.to, or a schedule"):
+        request_of("orders", run, {})
+
+
 @pytest.mark.parametrize("mode", ["", None])
 def test_a_mode_that_nobody_chose_asks_for_nothing(mode: str | None) -> None:
     form = {key: param.value for key, param in batch_params("orders").items()}

@@ -27,6 +27,8 @@ from shardbatch.operators.commit import CommitOperator
 from shardbatch.stores.sql import SQLStore
 from shardbatch.tasks import steps as hooked
 from tests.support.scripted import ScriptedStream
+from tests.support.statsd import StatsD
+from tests.support.waiting import wait_until
 
 WORK = "orders.work"
 
@@ -319,7 +321,7 @@ def test_the_event_of_a_commit_that_died_after_its_decision_is_made_by_the_next_
 
 @pytest.mark.parametrize("committed", [False, True], ids=["frozen", "committed"])
 def test_a_run_that_a_backfill_processes_again_finishes_or_replays_its_batch_and_reads_no_interval(
-    runs: Runs, committed: bool
+    runs: Runs, committed: bool, statsd: StatsD
 ) -> None:
     runs.stream.put("a", "b")
     runs.states["r1"] = {WORK: "success"}
@@ -334,6 +336,9 @@ def test_a_run_that_a_backfill_processes_again_finishes_or_replays_its_batch_and
     runs.execute("r1", "commit", clearing=1)
     done = runs.pushed["r1"]["orders.commit", "committed"]
     assert (done["batch_id"], done["records"], done["newly"]) == (batch_id, 2, not committed)
+    last = "shardbatch.step.duration"
+    wait_until(lambda: len([sent for sent in statsd.sent(step="commit") if sent.name == last]) > committed, 10, "all")
+    assert {sent.tags["mode"] for sent in statsd.sent()} == {"incremental"}
 
 
 def test_a_run_without_a_batch_reads_its_interval_if_a_backfill_processes_it_again(runs: Runs) -> None:
