@@ -11,7 +11,7 @@ from shardbatch.core.batch import DROPPED, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.policies import GapPolicy, Policies
-from shardbatch.core.rows import SHARD_LEASE, TABLES
+from shardbatch.core.rows import BATCH, SHARD_LEASE, TABLES
 from shardbatch.core.slice import Gap
 from shardbatch.errors import ConfigurationError, GapFound, ReplayRefused, SlicesGone, StreamNotFound
 from tests.breaker.cleaning import clean
@@ -19,7 +19,6 @@ from tests.breaker.laws import Laws
 from tests.breaker.losses import belongs, must_be_told, replaced
 from tests.breaker.persons import start
 from tests.breaker.process import Process
-from tests.breaker.stream import Sent
 from tests.breaker.world import Run, World, expect_known
 
 RECORD = Policies(gap=GapPolicy.RECORD)
@@ -177,15 +176,21 @@ def _complete(world: World, laws: Laws) -> None:
             _interval(world, laws, run)
 
 
+def has_gaps(world: World, scope: str) -> bool:
+    """Whether a batch of an interval run says that something is lacking; a person may have accepted that."""
+    rows = [row for key, row in world.rows.items() if key.table is BATCH and key.values[0] == scope]
+    return any(row.gaps for row in rows)
+
+
 def _interval(world: World, laws: Laws, run: Run) -> None:
     assert run.interval is not None
     scope = run.owner.scope
     held = {row for where, row in laws.books.records if where == scope}
 
-    def lost(sent: Sent) -> bool:
-        return belongs(world, sent) and not sent.expired
-
     inside = {n for n, sent in world.stream.sent.items() if sent.arrival_ms in run.interval}
     assert held <= inside, "an interval has records from outside"
     if run.state == "success":
-        assert not any(lost(world.stream.sent[n]) for n in inside - held), "an interval lacks records"
+        lacking = [sent for n in inside - held if belongs(world, sent := world.stream.sent[n])]
+        assert all(sent.expired for sent in lacking), "an interval lacks records"
+        if run.policies.gap is GapPolicy.FAIL and not has_gaps(world, scope):  # W9: what expired in its time is told
+            assert all(sent.early for sent in lacking), "an interval lacks what has expired, and does not say so"

@@ -131,9 +131,10 @@ class Plan:
         lease = history.lease
         arrival_ms = None if lease is None else lease.checkpoint_arrival_ms
         if lease is not None and arrival_ms is not None and self._older(arrival_ms) and exact(lease.checkpoint):
-            if not proven or at(lease.checkpoint) > max(proven):
+            reached = self._reached(lease)
+            if not proven or reached > max(proven):
                 self._arrival_ms = arrival_ms
-            proven.append(at(lease.checkpoint))
+            proven.append(reached)
         if proven:
             return max(proven)
         origins = [piece for piece in self._pieces if piece.origin and self._whole(piece)]
@@ -143,6 +144,12 @@ class Plan:
             self.steps.append(FromStream(looked_ms=tip_seen(lease, self._now_ms)))
             return None
         return self._unproven()
+
+    def _reached(self, lease: Lease) -> At:
+        """The place of the last record that the live application has committed, or what lies behind it for sure."""
+        reached = at(lease.checkpoint)
+        left = [at(gap.after) for item, gap in self._lost_at.values() if item.slice.ended]
+        return min(left, default=reached) if reached == at(SHARD_END) else reached
 
     def _older(self, arrival_ms: int) -> bool:
         """Whether a record that arrived then shows that what comes before it in its shard is not wanted."""

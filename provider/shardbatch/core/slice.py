@@ -239,7 +239,7 @@ class Slice:
 def _in_a_row(gaps: tuple[Gap, ...], more: tuple[Gap, ...]) -> tuple[Gap, ...]:
     """The gaps of two slices in a row. One that was seen while nothing followed it is seen again by the read that goes
     on there, with more of its bounds; that a person has accepted it stands."""
-    if not gaps or not more or gaps[-1].after != more[0].after:
+    if not gaps or not more or gaps[-1].until is not None or gaps[-1].after != more[0].after:
         return gaps + more
     return (*gaps[:-1], replace(more[0], accepted=more[0].accepted or gaps[-1].accepted), *more[1:])
 

@@ -3,7 +3,7 @@
 
 The race, step by step. A clean-up may retire a batch, and remove its slices, while an interval run copies from it:
 
-1. The run reads the batch rows, then the manifests of those that are committed and not retired.
+1. The run reads the leases, then the batch rows, then the manifests of those that are committed and not retired.
 2. If a manifest or a file is missing then, the row of its batch is read again. If the batch is retired by now, its
    records are lacking, as if it had been retired from the beginning. Otherwise it is an error of staging.
 3. What was copied before stands in slices of the run's own, which clean-up keeps as those of any run. A retry goes on
@@ -13,7 +13,7 @@ The race, step by step. A clean-up may retire a batch, and remove its slices, wh
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: Batches whose records arrived so close to the interval are looked at first.
 NEAR_MS = 2 * MARGIN_MS
+#: Where these do not suffice, at least so many more are looked at.
+FEW = 16
 #: A page that is copied has about so many rows and bytes at most.
 ROWS, BYTES = 1000, 4 << 20
 
@@ -45,15 +47,15 @@ class Archive:
     """What the live application has of an interval, as of one look at its rows. Manifests are read when they are
     needed: first those of batches whose records arrived about then."""
 
-    def __init__(self, consumer: Consumer, interval: Interval, kept: Kept, resets: int) -> None:
+    def __init__(self, consumer: Consumer, interval: Interval, kept: Kept) -> None:
         self.interval = interval
         self.kept = kept
         self._consumer = consumer
-        self._resets = resets
         self._live = Rows(namespace=consumer.namespace, store=consumer.store, clock=consumer.clock)
         self._slices: dict[str, list[Archived]] = {}
         self._pieces: dict[str, list[Piece]] = {}
         self._loaded: set[str] = set()
+        self._dropped: set[str] = set()
         #: Shards are read by several threads; one looks at rows and manifests at a time.
         self._lock = threading.RLock()
 
@@ -72,7 +74,8 @@ class Archive:
 
     @cached_property
     def batches(self) -> list[Batch]:
-        """The live application's batches, oldest first."""
+        """The live application's batches, oldest first, read after its leases: what a lease gives up, a batch has."""
+        _ = self.leases
         rows = self._consumer.store.list(BATCH, self._consumer.namespace, "")
         return sorted(cast("Iterable[Batch]", rows), key=lambda batch: batch.batch_id)
 
@@ -89,8 +92,8 @@ class Archive:
     @cached_property
     def _names(self) -> list[str]:
         """Never by all manifests: a parent that is listed by a read must have been listed by its claim."""
-        self._load(self._near)
-        names = dict.fromkeys(self._slices)
+        self._load([batch for batch in self._unloaded() if self._near(batch)])
+        names = dict.fromkeys([*self._slices, *sorted(self._dropped)])
         names.update(dict.fromkeys(self._children()))
         for lease in self.leases.values():
             arrived_ms = lease.checkpoint_arrival_ms
@@ -113,8 +116,7 @@ class Archive:
         with self._lock:
             _ = self._names  # before other manifests are read
             plan = self._plan(shard_id, start)
-            if lacking(plan):
-                self._load(lambda batch: True)
+            while lacking(plan) and self._load_nearest():
                 plan = self._plan(shard_id, start)
             return plan
 
@@ -135,9 +137,17 @@ class Archive:
 
     # ------------------------------------------------------------------ rows and manifests
 
-    def _load(self, wanted: Callable[[Batch], bool]) -> None:
-        chosen = [batch for batch in self.batches if batch.batch_id not in self._loaded and _usable(batch)]
-        chosen = [batch for batch in chosen if wanted(batch) and self.is_here(batch)]
+    def _unloaded(self) -> list[Batch]:
+        left = [batch for batch in self.batches if batch.batch_id not in self._loaded and _told(batch)]
+        return [batch for batch in left if self.is_here(batch)]
+
+    def _load_nearest(self) -> bool:
+        """Load as many again as are loaded, whose records arrived nearest to the interval; false if none is left."""
+        chosen = sorted(self._unloaded(), key=self._distance_ms)[: max(FEW, len(self._loaded))]
+        self._load(chosen)
+        return bool(chosen)
+
+    def _load(self, chosen: Sequence[Batch]) -> None:
         if not chosen:
             return
         names = [batch.batch_id for batch in chosen]
@@ -146,21 +156,33 @@ class Archive:
             manifest = self._manifest(batch, contents.get(batch.batch_id))
             self._loaded.add(batch.batch_id)
             for entry in manifest.slices if manifest is not None else ():
+                if batch.set_aside == DROPPED and entry.slice.records:
+                    self._dropped.add(entry.slice.shard_id)  # its records are not had, unless they were read again
+                    continue
                 item = Archived(batch.batch_id, batch.created_at_ms, entry.slice)
                 self._slices.setdefault(entry.slice.shard_id, []).append(item)
         self._pieces.clear()
 
-    def _near(self, batch: Batch) -> bool:
-        """Whether its records arrived about the interval; without a time, it was frozen after the interval began."""
+    def _distance_ms(self, batch: Batch) -> int:
+        """How long before or after the interval its records arrived, or it was frozen if they tell no time."""
         least, greatest = batch.min_arrival_ms, batch.max_arrival_ms
         if least is None or greatest is None:
-            return batch.created_at_ms >= self.interval.from_ms - CLOCKS_APART_MS
+            least = greatest = batch.created_at_ms
+        return max(0, self.interval.from_ms - greatest, least - self.interval.to_ms)
+
+    def _near(self, batch: Batch) -> bool:
+        """Whether its records arrived about the interval. If they tell no time, or it recorded a gap, of which its row
+        tells no time: whether it was frozen after the interval began."""
+        least, greatest = batch.min_arrival_ms, batch.max_arrival_ms
+        if batch.gaps or least is None or greatest is None:
+            return frozen_since(batch, self.interval)
         return greatest >= self.interval.from_ms - NEAR_MS and least <= self.interval.to_ms + NEAR_MS
 
     def _manifest(self, batch: Batch, content: bytes | None) -> Manifest | None:
         """What a batch has; ``None`` if it was retired meanwhile."""
         if content is None:
-            if self._is_retired(batch.batch_id):
+            if (row := self._retired(batch.batch_id)) is not None:
+                self.batches[self.batches.index(batch)] = row
                 return None
             raise StagingError(
                 f"The manifest of batch {batch.batch_id}, from which an interval is copied, is not in staging.",
@@ -174,15 +196,16 @@ class Archive:
             )
         return Manifest.loads(content)
 
-    def _is_retired(self, batch_id: str) -> bool:
+    def _retired(self, batch_id: str) -> Batch | None:
+        """The row of a batch, read again, if it is retired by now; such a row stays (A8)."""
         row = self._live.batch(batch_id)
-        return row is None or row.retired_ms is not None
+        return row if row is not None and row.retired_ms is not None else None
 
     def _unless_retired(self, batch_id: str, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
             yield from records
         except StagingError as error:
-            if not self._is_retired(batch_id):
+            if self._retired(batch_id) is None:
                 raise
             raise GapFound(
                 f"Batch {batch_id} was retired while its slices were copied.",
@@ -203,7 +226,8 @@ class Archive:
     @cached_property
     def _began_ms(self) -> int | None:
         made = min((batch.created_at_ms for batch in self.batches if batch.created_at_ms), default=None)
-        return None if self._resets else made
+        live = self._consumer.application()  # behind all rows: a reset is counted there before it rewrites any
+        return None if live is None or live.reset_count else made
 
     def _born_ms(self, shard_id: str) -> int | None:
         """An instant after which all records of a shard arrived: those of its parents came before."""
@@ -242,9 +266,15 @@ class Archive:
         return after(str(number), sub)
 
 
-def _usable(batch: Batch) -> bool:
-    """Whether its slices stay: it is committed, not retired, and not dropped."""
-    return batch.state is BatchState.COMMITTED and batch.retired_ms is None and batch.set_aside != DROPPED
+def frozen_since(batch: Batch, interval: Interval) -> bool:
+    """Whether a batch was frozen after an interval began, so that it may have, or have recorded the loss of, what
+    arrived in it."""
+    return batch.created_at_ms >= interval.from_ms - CLOCKS_APART_MS
+
+
+def _told(batch: Batch) -> bool:
+    """Whether its manifest stays: it is committed and not retired. Of one that was dropped, gaps count, not records."""
+    return batch.state is BatchState.COMMITTED and batch.retired_ms is None
 
 
 def _numbers(records: pa.RecordBatch, row: int) -> tuple[int, int]:

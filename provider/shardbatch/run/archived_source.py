@@ -27,13 +27,12 @@ def with_archive(consumer: Consumer) -> Consumer:
     is read alone.
     """
     interval = consumer.interval
-    live = consumer.application() if interval is not None else None
-    if interval is None or live is None or isinstance(consumer.source, ArchivedSource):
+    if interval is None or consumer.application() is None or isinstance(consumer.source, ArchivedSource):
         return consumer
     kept, now_ms = ask_kept(consumer), consumer.now_ms()
     if kept.gone_before(now_ms) is None or kept.all_since(interval.from_ms, now_ms):
         return consumer
-    archive = Archive(consumer, interval, kept, live.reset_count)
+    archive = Archive(consumer, interval, kept)
     return replace(consumer, source=ArchivedSource(consumer.source, archive, consumer.policies.gap))
 
 

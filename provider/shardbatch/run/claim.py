@@ -123,11 +123,12 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     begun_ms = listing_begins(consumer)
     listing, orphaned = find_parents(consumer, list_shards(consumer), rows)
     listed = {shard.shard_id for shard in listing}
+    lost = None
     if isinstance(consumer.source, ArchivedSource):
         begun = {row.shard_id for row in rows if row.pending is not None or row.checkpoint.exact}
         fresh = [shard.shard_id for shard in listing if shard.shard_id not in begun]
-        require_covered(consumer, consumer.source.archive, fresh, application.start_position)
-    rows = add_rows(consumer, listing, rows, application, orphaned, reached_ms)
+        lost = require_covered(consumer, consumer.source.archive, fresh, application.start_position)
+    rows = add_rows(consumer, listing, rows, application, orphaned, reached_ms, lost)
     note_whole(consumer, application, begun_ms, listing, rows)
     warn_of_expiry(consumer, application, rows)
     for _ in range(MOST_LOOKS):

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 from shardbatch.core.archive_plan import BEFORE, NO_BATCH, FromStream, Hole
 from shardbatch.core.batch import DROPPED, Batch, BatchState
-from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS
+from shardbatch.core.interval import MARGIN_MS
 from shardbatch.core.lease import Lease
 from shardbatch.core.policies import GapPolicy
 from shardbatch.core.position import Position
 from shardbatch.core.shortlist import shortlist
+from shardbatch.core.slice import Gap
 from shardbatch.errors import GapFound
-from shardbatch.run.archive import Archive
+from shardbatch.run.archive import Archive, frozen_since
 from shardbatch.run.batch_status import utc
 from shardbatch.run.consumer import Consumer
 
@@ -36,21 +37,32 @@ class Lacking:
     hole: Hole
 
 
-def require_covered(consumer: Consumer, archive: Archive, shard_ids: Iterable[str], start: Position) -> None:
+def require_covered(consumer: Consumer, archive: Archive, shard_ids: Iterable[str], start: Position) -> Gap | None:
     """Check before anything is taken that the archive and the stream together have all of an interval, as far as rows
-    and manifests tell. Under ``gap=record`` what is lacking is only said.
+    and manifests tell. Under ``gap=record`` it is said, each read records what its shard lacks, and the answer is what
+    may be lacking of shards that are unknown by now, for the caller to record; ``None`` if there is nothing.
 
     :param start: where the reading of each of these shards begins.
     :raises GapFound: if a part of it cannot be had.
     """
     found = [part for shard_id in shard_ids for part in _of_shard(archive, shard_id, start)]
-    found += _retired(archive)
+    unknown = _unkept(archive)
+    found += unknown
     if not found:
-        return
+        return None
     message = _told(archive, found)
     if consumer.policies.gap == GapPolicy.FAIL:
         raise GapFound(message, remedy=REMEDY)
     consumer.warn(message)
+    return _of_unknown(archive, unknown, start) if unknown else None
+
+
+def _of_unknown(archive: Archive, unknown: Sequence[Lacking], start: Position) -> Gap:
+    """The gap that tells what is lacking of unknown shards; of the shard that carries it, it leaves out nothing."""
+    bounds = [_clipped(archive, part.hole) for part in unknown]
+    reasons = shortlist([part.hole.reason for part in unknown], most=MOST_BATCHES)
+    reason = f"of any shard, also of those that have left the stream: {reasons}"
+    return Gap(start, None, min(bounds)[0], max(ends for _, ends in bounds), reason, until=start)
 
 
 def lacks(archive: Archive, shard_id: str, hole: Hole) -> GapFound:
@@ -134,23 +146,26 @@ def _clipped(archive: Archive, hole: Hole) -> tuple[int, int]:
     return begins_ms, interval.to_ms if hole.to_ms is None else min(hole.to_ms, interval.to_ms)
 
 
-def _retired(archive: Archive) -> list[Lacking]:
-    """Batches that had records of the interval and are no longer kept. Their shards are unknown: those that have
-    left the stream may have no row."""
+def _unkept(archive: Archive) -> list[Lacking]:
+    """Batches that had records of the interval, or recorded gaps since it began, whose manifests are not here any more.
+    Their shards are unknown: those that have left the stream may have no row."""
     interval = archive.interval
     bound = archive.kept.gone_before(archive.now_ms) or 0
     found: list[Lacking] = []
     for batch in archive.batches:
-        least, greatest = batch.min_arrival_ms, batch.max_arrival_ms
-        if batch.retired_ms is None or not batch.records:
+        why = _unusable(archive, batch)
+        if why is None or (batch.retired_ms is None and archive.is_here(batch)):
             continue
+        least, greatest = batch.min_arrival_ms, batch.max_arrival_ms
         if least is None or greatest is None:  # frozen by a version, or read from a server, that told no times
-            met = batch.created_at_ms + CLOCKS_APART_MS >= interval.from_ms
+            met = bool(batch.records) and frozen_since(batch, interval)
         else:
             met = greatest >= interval.from_ms and least < min(interval.to_ms, bound)
         if met:
-            reason = f"batch {batch.batch_id} {_unusable(archive, batch)}"
-            found.append(Lacking("", Hole(least, greatest, reason)))
+            found.append(Lacking("", Hole(least, greatest, f"batch {batch.batch_id} {why}")))
+        if batch.gaps and frozen_since(batch, interval):
+            hole = Hole(None, batch.created_at_ms, f"batch {batch.batch_id}, which recorded a gap, {why}")
+            found.append(Lacking("", hole))
     return found
 
 

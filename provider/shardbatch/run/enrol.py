@@ -18,6 +18,7 @@ from shardbatch.core.policies import GapPolicy
 from shardbatch.core.position import LATEST, TRIM_HORIZON, Kind, at_timestamp
 from shardbatch.core.shard import Shard
 from shardbatch.core.shortlist import shortlist
+from shardbatch.core.slice import Gap
 from shardbatch.errors import (
     ApplicationTaken,
     ConfigurationError,
@@ -162,8 +163,10 @@ def add_rows(
     application: Application,
     orphaned: frozenset[str] = frozenset(),
     reached_ms: int | None = None,
+    lost: Gap | None = None,
 ) -> list[Lease]:
     """All leases, with a new one for every listed shard that had none, except the ``orphaned`` shards, which wait.
+    The first new one carries what is ``lost`` of shards that are unknown by now, for its slice to record.
 
     A child of a shard that had a row begins at its oldest record; every other shard begins at the application's start.
     While that start lies ahead of the stream's clock, which has reached ``reached_ms``, such a shard gets no row: the
@@ -184,7 +187,8 @@ def add_rows(
         def fresh(shard: Shard, count: int = count, now_ms: int = now_ms) -> Lease:
             at, scope = begins[shard.shard_id], consumer.scope
             unseen = unseen_ms(shard)
-            return leases.add(consumer.namespace, scope, shard, at.place, count, now_ms, unseen, at.skipped)
+            skipped = (*at.skipped, lost) if lost is not None and shard is unknown[0][0] else at.skipped
+            return leases.add(consumer.namespace, scope, shard, at.place, count, now_ms, unseen, skipped)
 
         def early(row: Lease) -> bool:
             return reached_ms is not None and row.checkpoint == start and start.ahead_of(reached_ms)

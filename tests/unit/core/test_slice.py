@@ -66,6 +66,13 @@ def test_a_gap_that_the_next_slice_saw_too_is_told_once_and_stays_accepted() -> 
     assert seen.followed_by(more).gaps == (Gap(after("9"), "11", 1, 2, accepted="ann"), Gap(after("11")))
 
 
+def test_a_gap_that_has_an_end_is_not_the_one_that_the_next_slice_saw_at_its_place() -> None:
+    told = Gap(TRIM_HORIZON, reason="of any shard", until=TRIM_HORIZON)
+    begun = Slice("s", TRIM_HORIZON, TRIM_HORIZON, False, gaps=(told,))
+    seen = Gap(TRIM_HORIZON, "11")
+    assert begun.followed_by(replace(begun, gaps=(seen,))).gaps == (told, seen)
+
+
 def test_the_number_of_lost_records_is_kept_where_it_is_known() -> None:
     assert "records" not in Gap(after("9")).to_json()  # a row is stored as it always was
     gap = Gap(after("9"), records=3)

@@ -90,6 +90,21 @@ def test_only_manifests_about_the_interval_are_read_if_they_suffice(told: Told) 
     assert len(landing.manifests) == len(set(landing.manifests)), "none is read twice"
 
 
+def test_of_manifests_far_from_the_interval_the_nearest_are_read_until_they_suffice(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "staging")
+    rig.run("first")
+    when, sent = [], []
+    for number in range(60):
+        pass_time(rig, 1)
+        when.append(rig.time.ms)
+        sent.append(put(rig, "a", "b"))
+        rig.run(f"live-{number}")
+    landing = Watched(str(rig.folder))
+    found = backfill(rig, Interval(when[20] - HOUR // 2, when[20] + HOUR // 2), landing=landing)
+    assert found == sent[20]
+    assert 3 <= len(set(landing.manifests)) <= 20
+
+
 class Halting(dict[str, "bytes | None"]):
     """Manifests of which the third is only handed out once the other reader is done, or surely waits."""
 
