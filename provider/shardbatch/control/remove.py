@@ -14,7 +14,7 @@ from typing import cast
 from shardbatch.control.action import TRIES, Action, Done
 from shardbatch.control.clean_guard import cleaned
 from shardbatch.control.clean_up import Cleaned
-from shardbatch.control.remove_look import UNDECIDED, Standing, look, obstacles, require_own
+from shardbatch.control.remove_look import UNDECIDED, Standing, late, look, obstacles, require_own
 from shardbatch.core import batch as batches
 from shardbatch.core.application import Application
 from shardbatch.core.batch import DROPPED, KEPT, Batch, BatchState
@@ -64,13 +64,13 @@ def remove(
     if row is None and not found.leases and not found.batches:
         action.expect_application()
     require_own(landing, row, action, found)
-    stops = obstacles(action, landing, found, discard=discard)
+    stops = [*obstacles(action, landing, found, discard=discard), *late(row, found, discard=discard)]
     removal = _Removal(action, landing, registered, free_name)
     if action.dry_run:
         return (*stops, *removal.preview(row, found))
     if stops:
         return tuple(stops)
-    if row is not None and row.removed and not row.removing and found.empty and not free_name:
+    if row is not None and row.removed and found.empty and not free_name:
         return removal.again(found)
     fresh = _close(action, landing)
     found = look(action, landing)  # what a run did between the first look and that
@@ -95,14 +95,14 @@ def _close(action: Action, landing: CleanedLanding) -> bool:
                 first_count(),
                 last_action=note,
                 removed=note,
-                removing=landing.uri,
+                removed_from=landing.uri,
             )
             if action.store.create(made):
                 return True
-        elif row.removing is not None:
+        elif row.removed is not None:
             return False
         elif action.store.replace(row, row.closed(note, landing.uri)):
-            return row.removed is None
+            return True
 
 
 def _reopen(action: Action) -> None:
@@ -135,7 +135,7 @@ class _Removal:
         for documents in found.documents:
             self._count("documents", 1, documents.files, documents.bytes)
         consumer = self._consumer(lambda registered: registered.stands())
-        already = row is not None and row.removed is not None and row.removing is None and not self.counts
+        already = row is not None and row.removed is not None and not self.counts
         if already and consumer is None and not self.free_name:
             return [self._already(), *self._intervals(found)]
         lines = [*self._lines("would remove"), *([consumer] if consumer else [])]
@@ -151,11 +151,11 @@ class _Removal:
         for batch in found.batches:
             self._end(batch)
         if not self.left:
-            self._remove_leases()
-        if not self.left:
             known = {folder.batch_id for folder in found.documents} | {batch.batch_id for batch in found.batches}
             self._remove_slices()
             self._remove_documents(known)
+        if not self.left:
+            self._remove_leases()
         if not self.left:
             self._remove_batches()
         consumer = None if self.left else self._consumer(lambda registered: registered.take_away())
@@ -163,7 +163,8 @@ class _Removal:
         left = [*self.left, *(item for item in gone if item.result == "left")]
         if left:
             return (*(item for item in gone if item.result != "left"), *left)
-        self._finish()
+        if self.free_name:
+            self._forget()
         return (*gone, self._own_row("removed"))
 
     # ------------------------------------------------------------------ rows
@@ -205,7 +206,7 @@ class _Removal:
         self._leave("leases", str(self.action.namespace), _LATE)
 
     def _remove_batches(self) -> None:
-        """Behind the documents, so that these are never there without a row (A10)."""
+        """Behind all files, so that none is ever there without a row (A10)."""
         for _ in range(TRIES):
             rows = list(cast("Iterator[Batch]", self.action.store.list(BATCH, self.action.namespace, None)))
             if not rows:
@@ -221,13 +222,10 @@ class _Removal:
                     self._count("batches", 1)
         self._leave("batches", str(self.action.namespace), _LATE)
 
-    def _finish(self) -> None:
+    def _forget(self) -> None:
         """The application's row, last: nothing is left of it."""
         row = self.action.application()
-        while row is not None:
-            store = self.action.store
-            if store.delete(row) if self.free_name else store.replace(row, row.emptied()):
-                return
+        while row is not None and not self.action.store.delete(row):
             row = self.action.application()
 
     # ------------------------------------------------------------------ files

@@ -11,7 +11,7 @@ from typing import cast
 from shardbatch.control.action import Action, Done, unknown_why
 from shardbatch.control.clean_guard import require_own_rows
 from shardbatch.core.application import Application
-from shardbatch.core.batch import KEPT, Batch, BatchState
+from shardbatch.core.batch import DUE, KEPT, Batch, BatchState
 from shardbatch.core.cleaning import BatchFolder, CleanedLanding, SliceFolder
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
@@ -23,6 +23,8 @@ from shardbatch.run.staging_place import stands_in
 
 #: How a person goes on although something is lost by it.
 DISCARD = "or give --discard (discard=True of the operator), and it is lost"
+#: What a commit that has decided, and has not ended, has.
+UNSENT = "events to send"
 UNDECIDED = (BatchState.FROZEN, BatchState.PARKED)
 
 
@@ -57,27 +59,39 @@ def look(action: Action, landing: CleanedLanding) -> Standing:
 def require_own(landing: CleanedLanding, row: Application | None, action: Action, found: Standing) -> None:
     """Check that these rows are those of the runs that filled the staging folder.
 
-    A removal that died may have left slices of which no lease and no batch is left; it said in which folder.
-
-    :raises ConfigurationError: if they are not, or a removal of files in another folder has not ended.
+    :raises ConfigurationError: if they are not, or the application was removed with its files in another folder.
     """
-    going_on = row is not None and row.removing is not None
-    if row is not None and row.removing is not None:
-        place = landing.outputs.place
-        if place(row.removing) != place(landing.uri):
-            raise ConfigurationError(
-                f"A removal of {action.namespace} has not ended whose files stand in {row.removing}, and staging is "
-                f"{landing.uri}.",
-                remedy="Give --staging of that folder (staging= of the operator).",
-            )
-    slices = () if going_on else found.slices
+    removed_from = row.removed_from if row is not None else None
+    place = landing.outputs.place
+    if removed_from is not None and place(removed_from) != place(landing.uri):
+        raise ConfigurationError(
+            f"{action.namespace} was removed with its files in {removed_from}, and staging is {landing.uri}.",
+            remedy="Give --staging of that folder (staging= of the operator).",
+        )
+    slices = () if removed_from is not None else found.slices  # of these late() judges
     require_own_rows(landing, action.namespace, found.documents, slices, found.leases, found.batches)
+
+
+def late(row: Application | None, found: Standing, *, discard: bool) -> list[Done]:
+    """Slices of an application that was removed before and has no row any more.
+
+    A read that was under way may have left them. It cannot be seen whether it was one of another lease store instead,
+    to which the application was moved; so a person has to say that there is none.
+    """
+    if row is None or row.removed is None or discard or not found.slices or found.leases or found.batches:
+        return []
+    why = (
+        "they were read after the application was removed, or belong to one of this name in another lease store: see "
+        f"that there is none, {DISCARD}"
+    )
+    return [Done("slices", f"{len(found.slices):,}", "", "left", why)]
 
 
 def obstacles(action: Action, landing: CleanedLanding, found: Standing, *, discard: bool) -> list[Done]:
     """What keeps an application from being removed: owners at work always, what would be lost unless it is discarded.
 
-    An owner is asked for that holds a lease, has a batch that may be decided, or whose replay is not decided.
+    An owner is asked for that holds a lease, has a batch that may be decided, whose replay is not decided, or whose
+    commit has not sent its event: that one is at its last step.
     """
     of_owner: dict[str, Counter[str]] = {}
     for lease in found.leases:
@@ -86,6 +100,8 @@ def obstacles(action: Action, landing: CleanedLanding, found: Standing, *, disca
     for batch in found.batches:
         if batch.owner and (batch.state in UNDECIDED or is_replayed(batch)):
             of_owner.setdefault(batch.owner, Counter())["batches"] += 1
+        elif batch.owner and batch.event == DUE and batch.retired_ms is None:
+            of_owner.setdefault(batch.owner, Counter())[UNSENT] += 1
     told = [_of_owner(action, owner, what, discard=discard) for owner, what in sorted(of_owner.items())]
     found_left = [item for item in told if item is not None]
     return found_left if discard else [*found_left, *_unfinished(landing, found)]
@@ -107,7 +123,7 @@ def _of_owner(action: Action, owner: str, what: Counter[str], *, discard: bool) 
             return Done("owner", owner, owner, "left", unknown_why(error))
         if verdict is Verdict.ACTIVE:
             why = f"it is at work and has {has}: end that run, and pause its DAG"
-        elif verdict is Verdict.OVER or discard:
+        elif verdict is Verdict.OVER or discard or set(what) == {UNSENT}:
             why = ""
         else:
             why = f"it has {has}, and this Airflow cannot say whether it is over: see that it is, {DISCARD}"

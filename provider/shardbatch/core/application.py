@@ -101,7 +101,7 @@ class Application(Row):
     ``None``: no other than the start.
 
     ``removed`` says who removed the application, when and why: from then on nothing of it is claimed, frozen or
-    committed (PROTOCOL X). ``removing`` is the staging folder that its files are removed from, until all are gone.
+    committed (PROTOCOL X). ``removed_from`` is the staging folder that its files are removed from.
     """
 
     table = APPLICATION
@@ -130,7 +130,7 @@ class Application(Row):
     complete_from_ms: int | None = field(default=None, metadata=INT)
     listed_over: tuple[str, ...] = field(default=(), metadata=TEXTS_IF_ANY)
     removed: str | None = field(default=None, metadata=TEXT)
-    removing: str | None = field(default=None, metadata=TEXT)
+    removed_from: str | None = field(default=None, metadata=TEXT)
 
     @property
     def root_start(self) -> Position:
@@ -243,15 +243,11 @@ class Application(Row):
 
     def closed(self, note: str, staging: str) -> Application:
         """Removed from now on, with its files in a staging folder."""
-        return replace(self.acted(note), removed=note, removing=staging)
+        return replace(self.acted(note), removed=note, removed_from=staging)
 
     def reopened(self, note: str) -> Application:
         """Not removed after all: a run was at work, and nothing is gone."""
-        return replace(self.acted(note), removed=None, removing=None)
-
-    def emptied(self) -> Application:
-        """Removed, with nothing left of it but this row."""
-        return replace(self, removing=None, row_count=self.row_count + 1)
+        return replace(self.acted(note), removed=None, removed_from=None)
 
     def migrated(self, note: str) -> Application:
         """In this code's schema version; that of the version before does not work on it any more."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shardbatch.control.action import Action
-from shardbatch.control.remove_look import is_replayed, look, obstacles, require_own
+from shardbatch.control.remove_look import is_replayed, late, look, obstacles, require_own
 from shardbatch.control.remove_verb import REMOVE
 from shardbatch.core import batch as batches
 from shardbatch.core.ports import Verdict
@@ -108,6 +108,16 @@ def test_what_is_decided_and_done_is_no_obstacle(rig: Rig) -> None:
     assert not is_replayed(retired)
 
 
+def test_a_commit_that_has_not_sent_its_event_is_at_work_until_its_run_is_over(rig: Rig) -> None:
+    committed(rig)
+    owner = str(rig.owner("r1"))
+    rig.verdicts[owner] = Verdict.ACTIVE
+    assert told(rig, discard=True) == [("owner", owner, "it is at work and has 1 events to send")]
+    for verdict in (Verdict.FOREIGN, Verdict.GONE, Verdict.OVER):
+        rig.verdicts[owner] = verdict
+        assert told(rig) == []
+
+
 def test_what_stands_in_another_folder_is_told(rig: Rig) -> None:
     batch_id = committed(rig)
     elsewhere = StagingArea(str(rig.folder.parent / "new"))
@@ -117,17 +127,29 @@ def test_what_stands_in_another_folder_is_told(rig: Rig) -> None:
     assert told(rig, elsewhere, discard=True) == []
 
 
-def test_slices_without_rows_are_strange_unless_a_removal_goes_on_in_that_folder(rig: Rig) -> None:
+def test_slices_without_rows_are_strange_unless_it_was_removed_from_that_folder(rig: Rig) -> None:
     committed(rig)
     found = replace(look(action(rig), area(rig)), leases=(), batches=(), documents=())
     row = application(rig)
     with pytest.raises(ConfigurationError, match="neither leases nor batches"):
         require_own(area(rig), row, action(rig), found)
-    with pytest.raises(ConfigurationError, match="neither leases nor batches"):
-        require_own(area(rig), row.closed("by ann", "").emptied(), action(rig), found)
     require_own(area(rig), row.closed("by ann", f"file://{rig.folder}"), action(rig), found)
-    with pytest.raises(ConfigurationError, match="has not ended whose files stand in /elsewhere"):
+    with pytest.raises(ConfigurationError, match="was removed with its files in /elsewhere"):
         require_own(area(rig), row.closed("by ann", "/elsewhere"), action(rig), found)
+
+
+def test_what_came_late_goes_only_if_a_person_says_so(rig: Rig) -> None:
+    committed(rig)
+    whole = look(action(rig), area(rig))
+    found = replace(whole, leases=(), batches=(), documents=())
+    row = application(rig).closed("by ann", str(rig.folder))
+    assert [(item.kind, item.name, item.result) for item in late(row, found, discard=False)] == [
+        ("slices", "1", "left")
+    ]
+    assert late(row, found, discard=True) == []
+    assert late(row, whole, discard=False) == []
+    assert late(row, replace(found, slices=()), discard=False) == []
+    assert late(application(rig), found, discard=False) == late(None, found, discard=False) == []
 
 
 def test_a_manifest_without_a_row_is_strange_even_then(rig: Rig) -> None:
