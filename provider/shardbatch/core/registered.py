@@ -10,7 +10,10 @@ class Registered(Protocol):
     """What an application has registered with its stream under its name, and what costs money while it stands. Errors
     are :class:`SourceError`."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What the service calls it."""
+        ...
 
     def stands(self) -> bool:
         """Whether the service has it; not where the stream is gone."""

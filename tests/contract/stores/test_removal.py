@@ -54,7 +54,7 @@ def left(store: Any, namespace: Namespace) -> int:
     return sum(1 for table in (SHARD_LEASE, BATCH) for _ in store.list(table, namespace, None))
 
 
-@pytest.mark.parametrize("at", [0, 2, 7, 11, 15])
+@pytest.mark.parametrize("at", [0, 2, 7, 11, 13])
 def test_all_rows_of_an_application_go_and_no_other_ones(
     store: Any, namespace: Namespace, tmp_path: Path, at: int
 ) -> None:

