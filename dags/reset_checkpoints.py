@@ -2,8 +2,10 @@
 """Moves the checkpoints of an application, after a person has seen what that does and has approved it.
 
 Trigger it from the page of the DAG and fill in the form. The run first shows what the reset would do to each shard,
-and waits: open *Required Actions* of the run, read it, and approve or reject it. Only then is anything changed. What
-has an owner at work is left as it was, unless you force it; then nothing is reset and the run fails.
+and waits: open *Required Actions* of the run, read it, and approve or reject it. If you reject it, nothing is changed
+and the run succeeds. Without an answer within a day, nothing is changed and the run fails. If you approve it, the reset
+begins at once. What has an owner at work is left as it was, unless you force it; then nothing is reset and the run
+fails.
 """
 
 from __future__ import annotations
@@ -28,10 +30,11 @@ RESET = {
     "force": "{{ params.force }}",
     "reason": "{{ params.reason }}",
 }
-#: What the person reads who approves; a reset of many shards is shown whole in the log of `preview`.
+#: What the person reads who approves; a reset of many shards is shown whole in the log of `preview`. The reason stands
+#: indented, which shows it as it was written: it could else look like a line of the preview.
 SHOWN = """
 {% set found = ti.xcom_pull(task_ids='preview') %}
-{{ params.reason }}
+{{ params.reason | indent(4, true, true) }}
 
 {% for row in found.rows %}
 * **{{ row.kind }} {{ row.name }}**: {{ row.result }}. {{ row.effect or row.why }}

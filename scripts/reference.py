@@ -110,6 +110,9 @@ EXTRA = {
     "completed": "the number of these shards that were read to their end",
     "lag_ms": "the largest lag of a shard behind its tip, when it was read, in milliseconds; `null`: unknown",
     "positions": "new checkpoints by shard id, for at most 20 shards",
+    "committed_up_to": "every record that arrived before this instant (ISO 8601, UTC) is in a committed batch or in a "
+    "recorded gap, as of this commit; `null`: unknown, or an interval run",
+    "committed_up_to_ms": "the same, in milliseconds since the epoch",
     "mode": "`incremental`, or `interval` for an interval run",
 }
 
@@ -152,8 +155,9 @@ def columns_text() -> str:
 def extra_text() -> str:
     from shardbatch.operators.commit import extra_of
     from shardbatch.run import Committed
+    from shardbatch.tasks.mirror import told
 
-    rows = [(f"`{name}`", EXTRA[name]) for name in [*extra_of(Committed()), "mode"]]
+    rows = [(f"`{name}`", EXTRA[name]) for name in [*extra_of(Committed()), *told(None), "mode"]]
     return _table(("key", "meaning"), rows)
 
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shardbatch.assets import stream_asset as stream_asset
     from shardbatch.core.choices import ShardEnd as ShardEnd
     from shardbatch.core.limits import ReadLimits as ReadLimits
     from shardbatch.core.policies import ClaimOptions as ClaimOptions
@@ -117,6 +118,7 @@ _HOMES = {
     "open_batch": "landing.batch",
     "read_committed_files": "landing.committed",
     "record_end": "operators.end_record",
+    "stream_asset": "assets",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

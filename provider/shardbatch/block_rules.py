@@ -30,6 +30,20 @@ def dag_fault(dag: Any) -> Fault | None:
     return None
 
 
+def wait_fault(wait: Any, dagrun_timeout: timedelta | None) -> Fault | None:
+    """The fault of how long a run waits for something to claim; ``None`` if there is none."""
+    if wait is None:
+        return None
+    if not isinstance(wait, timedelta) or wait <= timedelta(0):
+        return f"wait={wait!r} is not a time above zero.", "Give a timedelta, or leave it out."
+    if dagrun_timeout is not None and wait >= dagrun_timeout:
+        return (
+            f"wait={wait} reaches the DAG's dagrun_timeout ({dagrun_timeout}): Airflow would fail each run that waits.",
+            "Let it wait for less, or give the DAG more time.",
+        )
+    return None
+
+
 def place_fault(task: Any, freeze: FreezeOperator) -> Fault | None:
     """The fault of a task, ours or the author's, at its place in the DAG; ``None`` if there is none."""
     after_freeze = task.task_id in freeze.downstream_task_ids and not task.is_teardown

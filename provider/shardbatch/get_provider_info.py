@@ -8,6 +8,7 @@ from typing import Any
 from shardbatch import _HOMES
 
 INTEGRATION = "Shardbatch"
+TRIGGERS = ["shardbatch.stream_watcher", "shardbatch.triggers"]
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -20,7 +21,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [{"integration-name": INTEGRATION, "python-modules": _modules("operators")}],
         "hooks": [{"integration-name": INTEGRATION, "python-modules": _modules("hooks", "hooks.streams")}],
         "sensors": [{"integration-name": INTEGRATION, "python-modules": _modules("sensors")}],
-        "triggers": [{"integration-name": INTEGRATION, "python-modules": ["shardbatch.triggers"]}],
+        "triggers": [{"integration-name": INTEGRATION, "python-modules": TRIGGERS}],
         "extra-links": ["shardbatch.operators.links.BatchLink"],
         "asset-uris": [
             # Without a handler, which a URI of this scheme does not need.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import TaskGroup, TriggerRule
 
 from shardbatch.assets import committed_batches
-from shardbatch.block_rules import dag_fault, end_fault, place_fault, time_fault
+from shardbatch.block_rules import dag_fault, end_fault, place_fault, time_fault, wait_fault
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies, Sink
 from shardbatch.errors import ConfigurationError
@@ -92,6 +92,8 @@ class StreamBatch(TaskGroup):
     :param claim: how leases are claimed, default ``ClaimOptions()``.
     :param policies: what to do when something cannot go on, default ``Policies()``.
     :param output: what the application's output roots are to their readers, default ``Outputs()``.
+    :param wait: how long a run waits for something to claim, deferred, before it claims in any case; above zero.
+        Default: not at all. ``docs/waiting.md`` says what it waits for.
     :param task_args: further arguments of our tasks by name, as ``{"read": {"pool": "streams"}}``. Default: three
         retries, with a delay that grows from 10 seconds to 5 minutes, each unless ``default_args`` say otherwise.
         ``docs/airflow-settings.md`` has what our tasks make of every argument.
@@ -111,6 +113,7 @@ class StreamBatch(TaskGroup):
         claim: ClaimOptions | None = None,
         policies: Policies | None = None,
         output: Outputs | None = None,
+        wait: timedelta | None = None,
         task_args: Mapping[str, Mapping[str, Any]] | None = None,
         **task_group_kwargs: Any,
     ) -> None:
@@ -131,7 +134,8 @@ class StreamBatch(TaskGroup):
             raise self._wrong(str(error), "") from error
         self._task_args = self._checked(task_args or {})
         self._require(dag_fault(self.dag))
-        self._make_tasks()
+        self._require(wait_fault(wait, self.dag.dagrun_timeout))
+        self._make_tasks(wait)
 
     # ------------------------------------------------------------------ what the author uses
 
@@ -208,9 +212,9 @@ class StreamBatch(TaskGroup):
 
     # ------------------------------------------------------------------ our tasks
 
-    def _make_tasks(self) -> None:
+    def _make_tasks(self, wait: timedelta | None) -> None:
         step = self._step_arguments
-        claim = ClaimOperator(**step("claim"))
+        claim = ClaimOperator(wait=wait, **step("claim"))
         self._ours["claim"] = claim
         read = ReadOperator.partial(**step("read")).expand(entry=claim.output)
         self._require(time_fault(read.execution_timeout, self.dag.dagrun_timeout, self.spec.limits))

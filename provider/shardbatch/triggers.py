@@ -19,7 +19,7 @@ from asgiref.sync import sync_to_async
 from shardbatch.errors import ShardbatchError, SourceError
 
 if TYPE_CHECKING:
-    from shardbatch.control.questions import Answer
+    from shardbatch.control.questions import Answer, Question
     from shardbatch.control.shared_look import Look
 
 
@@ -172,12 +172,51 @@ class Asking(BaseTrigger):
 
         :raises ShardbatchError: if it cannot be asked.
         """
-        from shardbatch.control.questions import question_of
         from shardbatch.hooks.leases import leases_from
         from shardbatch.hooks.shardbatch import ShardbatchHook
 
         hook = ShardbatchHook(app_name=self.app_name, stream=self.stream, leases=leases_from(self.leases))
-        return hook.ask(question_of(self.question), shared, self.source)
+        return hook.ask(self.asked(), shared, self.source)
+
+    def asked(self) -> Question:
+        """The question.
+
+        :raises ConfigurationError: if this version does not know it.
+        """
+        from shardbatch.control.questions import question_of
+
+        return question_of(self.question)
+
+
+class AskingToClaim(Asking):
+    """Asks whether there is something to claim, for a claim that waits. It fires at its deadline, too.
+
+    It knows nothing of the run, so all runs that wait for one application share what is looked at.
+
+    :param begin: before this it does not look, in seconds since the epoch; default: it looks at once.
+    :param asking: what :class:`Asking` takes.
+    """
+
+    def __init__(self, *, begin: float = 0.0, **asking: Any) -> None:
+        super().__init__(**asking)
+        self.begin = begin
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Its class and arguments."""
+        return "shardbatch.triggers.AskingToClaim", {**super().serialize()[1], "begin": self.begin}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Ask until there is something to say, and say it once."""
+        await asyncio.sleep(max(0.0, min(self.begin, self.deadline) - time.time()))
+        async for event in super().run():
+            yield event
+
+    def asked(self) -> Question:
+        """Whether there is something to claim, by what Airflow says of its runs now."""
+        from shardbatch.control.claimable import Claimable
+        from shardbatch.tasks.liveness import liveness
+
+        return Claimable(**self.question, liveness=liveness(str(self.question["deployment"])))
 
 
 def could_not_ask(error: ShardbatchError) -> str:

@@ -65,7 +65,17 @@ FATES = {
 #: Pages of nothing that come in a row where a lag does not become zero.
 IDLE = 6
 #: Calls to the staging area that may fail, and that others may come before.
-STEPPED = ("write_manifest", "read_manifest", "note_attempt", "starts_of", "leave_end", "finished_starts", "slice")
+STEPPED = (
+    "write_manifest",
+    "read_manifest",
+    "read_manifests",
+    "records",
+    "note_attempt",
+    "starts_of",
+    "leave_end",
+    "finished_starts",
+    "slice",
+)
 
 
 class SteppedStore:

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardbatch.core.decision import Decision
@@ -17,6 +18,7 @@ from shardbatch.core.slice import LandedFile
 from shardbatch.core.start import Begun, EndRecord, Left, Start
 from shardbatch.errors import OutputTaken, StagingError
 from shardbatch.landing.layout import output_folder
+from shardbatch.landing.schema import PAGE_SCHEMA
 
 
 class MemoryWriter:
@@ -29,12 +31,14 @@ class MemoryWriter:
         self._path = f"{self._folder}/part"
         landing.folders[self._folder] = (shard_id, after, tenure)
         self._rows: list[str] = []
+        self._pages: list[Any] = []
         self.arrivals_ms: tuple[int, int] | None = None
 
     def write(self, page: Any) -> None:
         columns = page.to_pydict()
         self._rows += map(str, map(after, columns["sequence_number"], columns["sub_sequence_number"]))
         if page.num_rows:
+            self._pages.append(page)
             found = pc.min_max(page.column("arrival_time").cast("int64")).as_py()
             known = self.arrivals_ms or (found["min"] // 1000, found["max"] // 1000)
             self.arrivals_ms = min(known[0], found["min"] // 1000), max(known[1], found["max"] // 1000)
@@ -45,6 +49,7 @@ class MemoryWriter:
     def finish(self) -> tuple[LandedFile, ...]:
         if self._folder in self._landing.folders:
             self._landing.files[self._path] = list(self._rows)
+            self._landing.pages[self._path] = list(self._pages)
         return (LandedFile(self._path, len(self._rows), 1),)
 
     def abandon(self) -> None:
@@ -104,6 +109,7 @@ class MemoryLanding:
 
     def __init__(self) -> None:
         self.files: dict[str, list[str]] = {}
+        self.pages: dict[str, list[Any]] = {}
         #: The folder of each slice, with its shard, its checkpoint and its tenure.
         self.folders: dict[str, tuple[str, Position, int]] = {}
         #: What clean-up has removed: files, and starts by their root's place and their id.
@@ -150,6 +156,18 @@ class MemoryLanding:
         if batch_id not in self.manifests:
             raise StagingError("no such manifest")
         return self.manifests[batch_id]
+
+    def read_manifests(self, namespace: Namespace, batch_ids: Sequence[str]) -> Mapping[str, bytes | None]:
+        return {batch_id: self.manifests.get(batch_id) for batch_id in batch_ids}
+
+    def records(self, file: LandedFile, rows: int) -> Iterator[Any]:
+        if file.path not in self.files:
+            raise StagingError("no such file")
+        assert sum(page.num_rows for page in self.pages[file.path]) == file.records, "it lacks records"
+        return iter(self.pages[file.path])
+
+    def no_records(self) -> Any:
+        return pa.RecordBatch.from_pylist([], schema=PAGE_SCHEMA)
 
     def note_attempt(self, namespace: Namespace, batch_id: str, attempt: int) -> None:
         """Nobody asks here."""

@@ -29,6 +29,8 @@ NEAREST: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
     ("operators/spark.py", {"unit": ("operators/test_spark.py", "submit")}),
     ("operators/", {"unit": ("operators", "tasks/test_steps.py")}),
     ("task_group.py", {"unit": ("test_task_group.py",)}),
+    ("assets.py", {"unit": ("test_assets.py",)}),
+    ("stream_watcher.py", {"unit": ("test_stream_watcher.py",)}),
     ("tasks/liveness.py", {"unit": ("tasks/test_liveness.py", "tasks/test_instances.py")}),
     ("tasks/", {"unit": ("tasks",)}),
     ("hooks/", {"unit": ("hooks",)}),

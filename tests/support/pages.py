@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -53,6 +55,26 @@ def blocks(page: Path, *kinds: str, until: str = "") -> list[Block]:
         line = text.count("\n", 0, match.start()) + 1
         found.append(Block(page, line, match["kind"], "\n".join(lines) + "\n"))
     return [block for block in found if not kinds or block.kind in kinds]
+
+
+def parsed(block: Block, text: str = "") -> list[Any]:
+    """The DAGs that a block makes, as an Airflow that reads the file has them.
+
+    :param text: its code with what a test has changed; default: as it stands.
+    """
+    from airflow.sdk import DAG
+
+    space: dict[str, Any] = {"__name__": "a_dag_file", "__file__": f"/dags/{block.page.stem}.py"}
+    made: list[Any] = []
+    entered = DAG.__enter__
+
+    def enter(self: Any) -> Any:
+        made.append(self)
+        return entered(self)
+
+    with mock.patch.object(DAG, "__enter__", enter):
+        exec(compile(text or block.text, block.name, "exec"), space)
+    return made
 
 
 def prose(page: Path) -> str:

@@ -49,7 +49,7 @@ class Item:
 
 @dataclass
 class ScriptedShard:
-    """A shard: its records still held, its range and parents, and whether it is closed, listed or gone."""
+    """A shard: its records still held, its range and parents, and whether it is closed, since when, and gone."""
 
     shard_id: str
     hash_range: KeyRange
@@ -127,7 +127,7 @@ class ScriptedStream:
     def split(self, shard_id: str) -> tuple[str, str]:
         """Close a shard in favour of two children."""
         parent = self.shards[shard_id]
-        self._close(parent)
+        self._shut(parent)
         middle = (parent.hash_range.start + parent.hash_range.end) // 2
         low = self._add(KeyRange(parent.hash_range.start, middle), (shard_id,))
         high = self._add(KeyRange(middle + 1, parent.hash_range.end), (shard_id,))
@@ -136,10 +136,10 @@ class ScriptedStream:
     def merge(self, left: str, right: str) -> str:
         """Close two neighbours in favour of one child."""
         low, high = sorted((self.shards[left], self.shards[right]), key=lambda s: s.hash_range.start)
-        self._close(low, high)
+        self._shut(low, high)
         return self._add(KeyRange(low.hash_range.start, high.hash_range.end), (left, right)).shard_id
 
-    def _close(self, *shards: ScriptedShard) -> None:
+    def _shut(self, *shards: ScriptedShard) -> None:
         for shard in shards:
             shard.closed, shard.closed_ms = True, self.now_ms
 

@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-#: Tests of a folder share the servers that its `conftest.py` starts, tests of a file those of the file: an Airflow or a
-#: Spark is started once. The longest come first, so that two processes end together.
-LONGEST = ("airflow", "test_demo.py", "test_dags.py", "spark", "test_spark_operator.py")
+#: Tests of a part share the servers that they need: an Airflow or a Spark is started once. A part is a folder, or a
+#: file of this one. The longest come first, so that two processes end together.
+LONGEST = ("airflow", "airflow beside", "test_demo.py", "test_dags.py", "spark", "test_spark_operator.py")
+#: The tests on an Airflow take longer than all others together, so half of them have an Airflow of their own.
+BESIDE = frozenset(
+    f"test_{name}.py"
+    for name in ("backfills", "claim_waits", "orders", "replays", "runs", "spark_alive", "traced", "waits", "wakes")
+)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -23,13 +28,19 @@ def turn(item: pytest.Item) -> int:
     """Tests of other kinds keep their places, before the ones here."""
     if HERE not in item.path.parents:
         return -1
-    part = item.path.relative_to(HERE).parts[0]
+    part = part_of(item.path)
     return LONGEST.index(part) if part in LONGEST else len(LONGEST)
+
+
+def part_of(path: Path) -> str:
+    """The part that a file here belongs to."""
+    part = path.relative_to(HERE).parts[0]
+    return f"{part} beside" if part == "airflow" and path.name in BESIDE else part
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `--dist loadfile` a folder here counts as a file, where all tests are system tests."""
+    """With `--dist loadfile` a part here counts as a file, where all tests are system tests."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadScopeScheduling
@@ -38,6 +49,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
             path = config.rootpath / file
-            return path.relative_to(HERE).parts[0] if HERE in path.parents else file
+            return part_of(path) if HERE in path.parents else file
 
     return LoadPart(config, log)

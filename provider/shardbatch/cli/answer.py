@@ -40,5 +40,5 @@ def write(output: str, value: Any) -> None:
 
 
 def show(output: str, table: Table) -> None:
-    """A table for people."""
-    AirflowConsole().print_as(data=table, output=output)
+    """A table for people. What stands in brackets or between colons is a person's text, and no markup or emoji."""
+    AirflowConsole(markup=False, emoji=False).print_as(data=table, output=output)

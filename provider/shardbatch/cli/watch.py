@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Of an application with hundreds of shards as many lines as a screen has, less those around the table.
 AROUND = 6
+#: After a look, at least so many times as long as it took: the lease store is there for the runs.
+REST = 4
 #: Where the output has no height.
 SHOWN = 50
 
@@ -51,8 +53,9 @@ class _Watch:
 
         self._args, self._store, self._namespace = args, store, namespace
         width = None if out.isatty() else 200  # as Airflow's own tables
-        self._console: Console = Console(file=out, width=width)
+        self._console: Console = Console(file=out, width=width, markup=False, emoji=False)
         self._table: Table | None = None
+        self._pause: float = args.every
 
     def snapshots(self, wait: Wait, looks: int) -> None:
         """One below the other; ``looks`` is how many, 0: until it is interrupted."""
@@ -64,7 +67,7 @@ class _Watch:
                 return
             self._console.print()
             self._console.file.flush()
-            wait(self._args.every)
+            wait(self._pause)
 
     def live(self, wait: Wait, looks: int) -> None:
         """Each in the place of the one before."""
@@ -73,17 +76,19 @@ class _Watch:
         with Live(self._look(), console=self._console, auto_refresh=False, redirect_stdout=False) as shown:
             while True:
                 shown.refresh()
-                wait(self._args.every)
+                wait(self._pause)
                 shown.update(self._look())
 
     def _look(self) -> Table:
         """The table as it is now. A store that gives no answer for once leaves the last one, and says so."""
+        began = time.monotonic()
         try:
             self._table = self._read()
         except StoreError as error:
             if self._table is None:
                 raise
             self._table.caption = f"{_hour()}: {type(error).__name__}: {error} What is shown is older."
+        self._pause = max(self._args.every, REST * (time.monotonic() - began))
         return self._table
 
     def _read(self) -> Table:
@@ -100,6 +105,9 @@ class _Watch:
                 for name in row:
                     made.add_column(name, overflow="fold")
             made.add_row(*row.values())
+        if not made.columns:  # a table without a column is not shown at all, nor what stands around it
+            made.add_column("shard", min_width=76)
+            made.add_row("none")
         left = f"; {len(chosen) - limit} more shards are not shown" if len(chosen) > limit else ""
         facts = {line["property"]: line["value"] for line in tables.summary(whole, now)}
         shown = ("lag as last read", "time until data loss", "committed up to", "batches unfinished", "last commit")

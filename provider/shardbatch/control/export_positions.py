@@ -7,7 +7,8 @@ another program read records twice or not at all, stands in the remarks beside i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import cast
 
 from shardbatch.control.action import TRIES
@@ -16,6 +17,7 @@ from shardbatch.core import lease as leases
 from shardbatch.core.application import Application
 from shardbatch.core.batch import KEPT, Batch, BatchState
 from shardbatch.core.beginnings import beginnings
+from shardbatch.core.carried import Carried
 from shardbatch.core.interval_output import IntervalOutput
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
@@ -41,18 +43,15 @@ def export_positions(rows: Rows, *, source: Source, form: PositionFormat) -> Exp
     :raises LeaseLost: if a reset holds leases of it, or a run writes them all the while.
     :raises ConfigurationError: if the format has no word for this stream, or for a place.
     """
-    application = require_there(rows.expect_application())
-    if application.importing is not None:
-        raise ImportUnfinished(f"Nothing of {rows.namespace} can be exported: {application.importing}.")
-    form.require_stream(application.stream_id)
-    check(application, source.identity())
+    identity = cache(source.identity)
+    _require_whole(rows.expect_application(), form, identity)
     listing = source.list_shards()
-    found, batches = _still(rows)
+    application, intervals, found, batches = _still(rows)
+    _require_whole(application, form, identity)
     _require_no_reset(rows, found)
     standing = [_committed(row, batches, rows.now_ms()) for row in found]
     fresh = _fresh(rows, application, listing, standing)
     listed = frozenset(shard.shard_id for shard in listing)
-    intervals = cast("Iterator[IntervalOutput]", rows.store.list(INTERVAL, rows.namespace, None))
     written = form.write(
         Standing(
             identity=application.stream_id,
@@ -60,7 +59,7 @@ def export_positions(rows: Rows, *, source: Source, form: PositionFormat) -> Exp
             listed=listed,
             application=application,
             fresh=frozenset(row.shard_id for row in fresh),
-            intervals=tuple(intervals),
+            intervals=intervals,
         ),
         source,
     )
@@ -71,26 +70,38 @@ def export_positions(rows: Rows, *, source: Source, form: PositionFormat) -> Exp
     return Exported(written.positions, tuple(remarks))
 
 
-def _still(rows: Rows) -> tuple[list[Lease], dict[str, Batch | None]]:
-    """All leases and the batches of their stamps, as they stood at one time: a list is not a snapshot, and of a commit
-    in the middle of it a child might have moved and its parent not.
+def _require_whole(application: Application, form: PositionFormat, identity: Callable[[], str]) -> None:
+    """See that an application is all there, and reads a stream that the format has a word for."""
+    require_there(application)
+    if application.importing is not None:
+        raise ImportUnfinished(f"Nothing of {application.namespace} can be exported: {application.importing}.")
+    form.require_stream(application.stream_id)
+    check(application, identity())
+
+
+def _still(rows: Rows) -> tuple[Application, tuple[IntervalOutput, ...], list[Lease], dict[str, Batch | None]]:
+    """The application, its intervals, all leases and the batches of their stamps, as they stood at one time: a list is
+    not a snapshot, and of a commit in the middle of it a child might have moved and its parent not.
 
     :raises LeaseLost: if they never stand still.
     """
     before: object = None
     for _ in range(TRIES):
+        application = rows.expect_application()
+        intervals = tuple(cast("Iterator[IntervalOutput]", rows.store.list(INTERVAL, rows.namespace, None)))
         found = rows.leases()
         stamps = sorted({row.batch_id for row in found if row.batch_id is not None})
         batches = {batch_id: rows.batch(batch_id) for batch_id in stamps}
         now = (
+            (application.stream_id, application.importing, Carried.of(application, intervals)),
             [(row.shard_id, str(row.checkpoint), row.completed, row.batch_id, row.lease_owner) for row in found],
             {batch_id: batch and batch.state for batch_id, batch in batches.items()},
         )
         if now == before:
-            return found, batches
+            return application, intervals, found, batches
         before = now
     raise LeaseLost(
-        f"The leases of {rows.namespace} were written all the while they were read.",
+        f"The rows of {rows.namespace} were written all the while they were read.",
         remedy="Export them once the runs that are at work have ended.",
     )
 

@@ -99,7 +99,8 @@ def _same(action: Action, brought: Import) -> tuple[Done, ...]:
     :raises ConfigurationError: if a shard of the import stands elsewhere, or has no lease.
     """
     rows = {row.shard_id: row for row in action.leases()}
-    if any(not _stands(rows.get(taken.shard.shard_id), taken) for taken in brought.plan):
+    strange = bool(rows) and not brought.plan  # positions from before its first shard
+    if strange or any(not _stands(rows.get(taken.shard.shard_id), taken) for taken in brought.plan):
         raise ConfigurationError(
             f"The application {action.namespace} is there already and does not stand where {brought.where} does.",
             remedy="Import into another app_name; 'airflow shardbatch shards' shows what this one has.",

@@ -9,6 +9,9 @@ from typing import Any
 from shardbatch.core.position import Kind, Position
 from shardbatch.errors import InvalidToken
 
+#: The lease stores keep whole numbers in 64 bits.
+_TOO_LARGE = 2**63
+
 
 def entries(
     value: Any, what: str, needed: Collection[str] = (), known: Collection[str] | None = None
@@ -50,12 +53,12 @@ def texts(value: Any, what: str) -> tuple[str, ...]:
 
 
 def whole(value: Any, what: str) -> int:
-    """A whole number from zero on.
+    """A whole number from zero on, for which a column has room.
 
     :raises InvalidToken: if it is none.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidToken(f"{what} of the positions is {value!r}, and not a whole number.")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _TOO_LARGE:
+        raise InvalidToken(f"{what} of the positions is {value!r}, and not a whole number from 0 to {_TOO_LARGE - 1}.")
     return value
 
 

@@ -172,13 +172,26 @@ def _noted(entry: Mapping[str, Any], name: str) -> Noted:
     begins, at_tip = entry.get("begins"), entry.get("at_tip", False)
     if not isinstance(at_tip, bool):
         raise InvalidToken(f"'at_tip' of {name} is {at_tip!r}, and not true or false.")
-    skipped = [entries(gap, "A gap", {"after"}, _OF_GAP) for gap in _list(entry.get("skipped", []), "'skipped'")]
+    skipped = [_gap(gap) for gap in _list(entry.get("skipped", []), "'skipped'")]
     return Noted(
         **{time: instant(entry.get(time), f"'{time}' of {name}") for time in _TIMES},
         at_tip=at_tip,
         begins=None if begins is None else place(begins, f"'begins' of {name}"),
-        skipped=tuple(Gap.from_json(dict(gap)) for gap in skipped),
+        skipped=tuple(skipped),
     )
+
+
+def _gap(value: Any) -> Gap:
+    entry = entries(value, "A gap", {"after"}, _OF_GAP)
+    for name in ("after", "until"):
+        if entry.get(name) is not None:
+            place(entry[name], f"'{name}' of a gap", tip=True)
+    for name in ("from_ms", "to_ms", "records"):
+        instant(entry.get(name), f"'{name}' of a gap")
+    for name in ("first_available", "reason", "accepted"):
+        if entry.get(name):
+            text_of(entry[name], f"'{name}' of a gap")
+    return Gap.from_json(dict(entry))
 
 
 def _carried(top: Mapping[str, Any]) -> Carried:

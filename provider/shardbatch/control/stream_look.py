@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from typing import Any, cast
@@ -123,6 +124,15 @@ class StreamLook:
         happens in a row, the later they may be asked for again."""
         self._path.read(("looked", self._name), lambda: self._rest.found(missing, self._clock.monotonic()))
 
+    def unread(self, places: Mapping[str, Position]) -> str | None:
+        """One of the shards that has something behind its place, or of which that is not known; ``None`` if none has.
+        Of very many shards some are asked, each time others.
+
+        :raises SourceError: if some could not be asked, and none of the others has anything.
+        """
+        wanted = tuple(sorted((name, str(place)) for name, place in places.items()))
+        return cast("str | None", self._read("unread", lambda source: _unread(source, places, self._clock), wanted))
+
     def _time(self, source: Source) -> int:
         there = source.clock_ms()
         return self._clock.now_ms() - CLOCKS_APART_MS if there is None else there
@@ -153,3 +163,33 @@ def _stands_at_tip(source: Source, shard_id: str, place: Position, clock: Clock)
             if number >= MOST_PAGES or clock.monotonic() - began > MOST_SECONDS:
                 return False
     return False
+
+
+def _unread(source: Source, places: Mapping[str, Position], clock: Clock) -> str | None:
+    chosen = list(places) if len(places) <= MOST_SHARDS else random.sample(list(places), MOST_SHARDS)
+    failed: SourceError | None = None
+    with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="shardbatch-unread") as pool:
+        asked = {pool.submit(_has_more, source, name, places[name], clock): name for name in chosen}
+        for done in as_completed(asked):
+            try:
+                if done.result():
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    return asked[done]
+            except SourceError as error:
+                failed = failed or error
+    if failed is not None:
+        raise failed
+    return None
+
+
+def _has_more(source: Source, shard_id: str, place: Position, clock: Clock) -> bool:
+    """Whether there is something to read behind a place, or that is not known. That the record at the place has expired
+    does not count: that of an idle shard does in its time."""
+    began = clock.monotonic()
+    with closing(cast("Any", source.read(shard_id, place))) as pages:
+        for number, page in enumerate(pages, 1):
+            if page.records.num_rows or page.ended or page.next != place:
+                return True
+            if page.at_tip or number >= MOST_PAGES or clock.monotonic() - began > MOST_SECONDS:
+                return not page.at_tip
+    return True

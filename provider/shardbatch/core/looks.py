@@ -40,6 +40,11 @@ class Looks:
         seen.update((name, (counter, seconds)) for name, counter in counters.items())
         return LookAgain(Looks(seen, self.times + 1), seconds)
 
+    def pause(self, seconds: float) -> LookAgain | None:
+        """The exception that asks to be called again after that time, with nothing to compare; ``None`` if the wait is
+        too short for that."""
+        return None if seconds < SHORTEST_S else LookAgain(self, seconds)
+
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
         return {"seen": {name: list(look) for name, look in self.seen.items()}, "times": self.times}
@@ -51,7 +56,8 @@ class Looks:
 
 
 class LookAgain(Exception):
-    """The use-case has to see whether rows stand still, and has changed nothing that the next pass does not do again.
+    """The use-case has to see whether rows stand still, or to wait for the end of an interval. It has changed nothing
+    that the next pass does not do again.
 
     Call it again with ``looks``, ``seconds`` from now at the earliest.
     """

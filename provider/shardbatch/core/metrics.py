@@ -63,7 +63,10 @@ WAITED = Metric(
     "time that the read of one shard waited for the service's limits: pauses within them, and after refused calls",
 )
 COMMITTED_BATCHES = Metric(
-    "shardbatch.committed.batches", Kind.COUNTER, "batches", "batches that were committed, each once; no replays"
+    "shardbatch.committed.batches",
+    Kind.COUNTER,
+    "batches",
+    "batches that runs have committed, each once, as it is decided; no replays, and none that a person set aside",
 )
 COMMITTED_RECORDS = Metric("shardbatch.committed.records", Kind.COUNTER, "records", "records of these batches")
 COMMITTED_BYTES = Metric("shardbatch.committed.bytes", Kind.COUNTER, "bytes", "bytes of the data of these records")
@@ -130,7 +133,8 @@ STEP_FAILURES = Metric(
     "shardbatch.step.failures",
     Kind.COUNTER,
     "tries",
-    "tries of a step, other than `work`, that failed. `error` is the class of the error, as `LeaseLost`",
+    "tries of a step, other than `work`, that failed, also by Airflow's time limit. `error` is the class of the error, "
+    "as `LeaseLost`. A task that was killed says nothing",
     ("step", "error"),
 )
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Callable, Protocol
 
+from shardbatch.core.archive_files import ArchiveFiles
 from shardbatch.core.decision import Decision
 from shardbatch.core.position import Position
 from shardbatch.core.root_owner import Holder, RootChange
@@ -299,7 +300,7 @@ class HandedRoots(OutputRoots, Protocol):
         """The owner stays the one that it was."""
 
 
-class Landing(Protocol):
+class Landing(ArchiveFiles, Protocol):
     """The staging area. Paths are relative to its folder, with forward slashes. Errors are :class:`StagingError`."""
 
     uri: str

@@ -39,7 +39,7 @@ def stream_from(value: Mapping[str, Any]) -> Stream:
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(
             f"The triggerer cannot import the stream's class {value['class']}: {error}",
-            remedy="Install its module for the triggerer, too, or give the sensor mode='reschedule'.",
+            remedy="Install its module for the triggerer, too. A sensor can also wait with mode='reschedule'.",
         ) from error
     made = {key: _restored(item) for key, item in value.items() if key != "class"}
     return cast("Stream", kind(**made))

@@ -4,19 +4,23 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+import pyarrow as pa
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 
 from shardbatch.core.manifest import Manifest
 from shardbatch.core.position import Position
 from shardbatch.core.rows import Namespace
+from shardbatch.core.slice import LandedFile
 from shardbatch.errors import ConfigurationError, StagingError, StagingMissing
 from shardbatch.landing import layout
 from shardbatch.landing.cleaning import StagingCleaner
-from shardbatch.landing.files import Files
+from shardbatch.landing.files import Files, explained
 from shardbatch.landing.location import joined, locate
 from shardbatch.landing.roots import OutputRoots
+from shardbatch.landing.schema import PAGE_SCHEMA, page_columns
 from shardbatch.landing.starts import StartMarks
 from shardbatch.landing.writer import SIZES, ParquetSliceWriter, Sizes
 
@@ -115,10 +119,31 @@ class StagingArea(StartMarks):
         """Read a batch's manifest."""
         return self._files.read(joined(self.root, layout.manifest_path(namespace, batch_id)))
 
+    def read_manifests(self, namespace: Namespace, batch_ids: Sequence[str]) -> Mapping[str, bytes | None]:
+        """Read the manifests of several batches, some at once; ``None`` for one that is not there."""
+        return self.cleaner.manifests(namespace, batch_ids)
+
     def note_attempt(self, namespace: Namespace, batch_id: str, attempt: int) -> None:
         """Leave the number of an opened attempt beside the manifest; noting it again changes nothing."""
         self._require_root()
         self._files.write(joined(self.root, layout.attempt_path(namespace, batch_id, attempt)), b"{}\n")
+
+    def records(self, file: LandedFile, rows: int) -> Iterator[pa.RecordBatch]:
+        """A landed file's records with a page's columns, at most ``rows`` at a time; memory holds one row group.
+
+        :raises StagingError: if the file is missing, cannot be read, or does not hold what its slice says.
+        """
+        path = joined(self.root, file.path)
+        with explained("read", path), self._files.filesystem.open_input_file(path) as stream:
+            parquet = pq.ParquetFile(stream)
+            if parquet.metadata.num_rows != file.records:
+                raise StagingError(f"{path} holds {parquet.metadata.num_rows} records, not {file.records}.")
+            for piece in parquet.iter_batches(batch_size=rows, columns=PAGE_SCHEMA.names):
+                yield page_columns(piece.select(PAGE_SCHEMA.names))
+
+    def no_records(self) -> pa.RecordBatch:
+        """A page's columns without a row."""
+        return pa.RecordBatch.from_pylist([], schema=PAGE_SCHEMA)
 
     def missing_files(self, namespace: Namespace, batch_id: str) -> list[str]:
         """Which of a batch's files are not there; only the manifest, if that is not.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that have to watch whether rows of other owners change: they hold no worker meanwhile (PROTOCOL T8)."""
+"""Steps that have to watch whether rows of others change, or wait until an interval is over: they hold no worker
+meanwhile (PROTOCOL T8, H7)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ SLACK = timedelta(minutes=2)
 
 
 class ComesBack(Step):
-    """A step that is deferred while it watches rows.
+    """A step that is deferred while it watches rows, or waits until an interval is over.
 
     Without a triggerer it waits in its worker, after the deferral has timed out.
     """
@@ -30,7 +31,7 @@ class ComesBack(Step):
         return self._go(context, Looks())
 
     def come_back(self, context: Context, looks: dict[str, Any], event: Any = None) -> Any:
-        """Do the step after the time in which the rows were watched, and return its output."""
+        """Do the step after the time that it asked for, and return its output."""
         return self._go(context, Looks.from_json(looks))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,12 @@ from shardbatch.operators.links import BatchLink
 from shardbatch.operators.step import SUMMARY, Step
 from shardbatch.tasks.asset_event import clearing_of, is_out
 from shardbatch.tasks.liveness import TASK_FINAL, task_states
+from shardbatch.tasks.mirror import copy, told
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from shardbatch.core.watermark import Watermark
     from shardbatch.tasks.steps import Committed, Steps
 
 FAILED = frozenset({"failed", "upstream_failed"})
@@ -99,11 +102,13 @@ class CommitOperator(Step):
             works = self._require_work(ti, batch_id, records)
             done = steps.commit(batch_id, attempt or 0, works)
             mode = steps.owner.mode
+            mark = self._watermark(steps)
             self._decided = None if done.batch_id is None else (steps.owner.scope, done.batch_id)
             sends = self._sends_event(steps, done, clearing_of(context["dag_run"], ti))
         ti.xcom_push(key="committed", value=asdict(done))
         ti.xcom_push(key=SUMMARY, value=done.summary)
-        self._publish(context, {**extra_of(done), "mode": mode}, sends=sends)
+        self._mirror(context, mark)
+        self._publish(context, {**extra_of(done), **told(mark), "mode": mode}, sends=sends)
         return self._problems(ti)
 
     def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
@@ -141,25 +146,50 @@ class CommitOperator(Step):
 
     def _sends_event(self, steps: Steps, done: Committed, clearing: str) -> bool:
         """Whether the batch's event goes out with the success of this try (PROTOCOL B12)."""
-        batch_id, assets = done.batch_id, [outlet for outlet in self.outlets if isinstance(outlet, Asset)]
+        batch_id, assets = done.batch_id, self._assets
         if batch_id is None or not done.records or not self.outlets:
             return False
         return steps.send_event(batch_id, clearing, lambda sent_ms: not assets or is_out(assets[0], batch_id, sent_ms))
+
+    def _watermark(self, steps: Steps) -> Watermark | None:
+        """Up to when all is committed now; nothing is known of it in an interval run, or if rows cannot be read."""
+        if steps.owner.mode != Mode.INCREMENTAL or not self._assets:
+            return None
+        try:
+            return steps.watermark()
+        except ShardbatchError as error:
+            self.log.warning("What was committed stands. The watermark could not be read for its asset: %s", error)
+            return None
+
+    def _mirror(self, context: Context, mark: Watermark | None) -> None:
+        """Copy the watermark to the state store of the assets, whether or not there is an event."""
+        if mark is None:
+            return
+        for asset in self._assets:
+            with self._unharmed():
+                copy(context["asset_state_store"][asset], mark)
 
     def _publish(self, context: Context, extra: dict[str, Any], *, sends: bool) -> None:
         """Send the asset event at the end of this task, or do not send one."""
         if not sends:
             self.outlets = []  # Airflow makes an event of every outlet that stands here at the end
             return
-        for asset in [outlet for outlet in self.outlets if isinstance(outlet, Asset)]:
+        for asset in self._assets:
             context["outlet_events"][asset].extra = extra
             if extra["mode"] == Mode.INCREMENTAL:
-                self._mirror(context, asset, extra)
+                with self._unharmed():
+                    context["asset_state_store"][asset].set("watermark", extra)
 
-    def _mirror(self, context: Context, asset: Asset, extra: dict[str, Any]) -> None:
+    @property
+    def _assets(self) -> list[Asset]:
+        return [outlet for outlet in self.outlets if isinstance(outlet, Asset)]
+
+    @contextmanager
+    def _unharmed(self) -> Iterator[None]:
+        """A state store has copies for people to look at; the checkpoints stand in the lease store."""
         try:
-            context["asset_state_store"][asset].set("watermark", extra)
-        except Exception as error:  # noqa: BLE001 - a copy for people to look at; the checkpoints stand in the lease store
+            yield
+        except Exception as error:  # noqa: BLE001 - the batch is committed, whatever becomes of the copy
             self.log.warning("The watermark was not copied to the asset's state store: %s", error)
 
     def _problems(self, ti: Any) -> list[dict[str, str]]:

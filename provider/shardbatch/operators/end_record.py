@@ -25,6 +25,7 @@ from shardbatch.hooks.streams import Stream
 from shardbatch.hooks.templates import renderer
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.links import add_link
+from shardbatch.operators.reconnection import bind_reconnection
 from shardbatch.tasks.application import ApplicationSpec
 
 log = logging.getLogger("shardbatch")
@@ -124,7 +125,8 @@ def record_end(
     """Make a task leave its end record. ``StreamBatch`` does this for its whole block; tasks wired by hand need it.
 
     The author's own ``pre_execute`` and ``post_execute`` still run. If the record cannot be written, the task fails: it
-    may be tried again, and nothing is lost.
+    may be tried again, and nothing is lost. A stock operator that takes up a job of an earlier try does so only within
+    one attempt of the batch.
 
     :param task: the operator, mapped or not; for a ``@task`` call its ``.operator``.
     :param freeze_task: id of the freeze task whose batch it works on; the other arguments are those of the steps.
@@ -170,12 +172,15 @@ class _Ending:
         note = memory.get(BOUND) if memory is not None else None
         if not isinstance(note, dict) or note.get("id") != str(ti.id):
             batch_id, attempt = (ti.xcom_pull(task_ids=self._freeze_task, key=key) for key in ("batch_id", "attempt"))
-            note = {"id": str(ti.id), "batch_id": batch_id, "attempt": attempt}
+            moved = _moved(note, batch_id, attempt)
+            note = {"id": str(ti.id), "batch_id": batch_id, "attempt": attempt, "moved": moved}
             if memory is not None and batch_id:
                 memory.set(BOUND, note)
-        self._bound[str(ti.id)] = (
-            Bound(str(note["batch_id"]), int(note["attempt"]), str(ti.id)) if note["batch_id"] else None
-        )
+        self._bound[str(ti.id)] = None
+        if note["batch_id"]:
+            bound = Bound(str(note["batch_id"]), int(note["attempt"]), str(ti.id))
+            self._bound[str(ti.id)] = bound
+            bind_reconnection(ti.task, bound.batch_id, bound.attempt, moved=bool(note.get("moved")))
 
     def execute(self, context: Any, **more: Any) -> Any:
         """Execute a branch or a short circuit. When it skips tasks, it raises, and ``post_execute`` does not run."""
@@ -221,6 +226,13 @@ def measure_work(spec: ApplicationSpec, context: Mapping[str, Any]) -> None:
     if began is not None:
         milliseconds = (datetime.now(UTC) - began).total_seconds() * 1000
         spec.meter(context)(STEP_DURATION, max(0.0, milliseconds), step="work")
+
+
+def _moved(note: Any, batch_id: Any, attempt: Any) -> bool:
+    """Whether an earlier try of a task worked for another attempt than this one; ``note`` is what it left."""
+    if not isinstance(note, dict):
+        return False
+    return bool(note.get("moved")) or (note.get("batch_id"), note.get("attempt")) != (batch_id, attempt)
 
 
 def _after(hook: Callable[..., Any] | None, ours: Callable[..., None]) -> Callable[..., Any]:

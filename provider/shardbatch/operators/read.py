@@ -43,7 +43,7 @@ class ReadOperator(Step):
     ``standstill``, if many answers without records came no nearer to the tip; ``lost``, ``error`` or ``others_failed``;
     ``source``, if the source had no further answer.
 
-    :param entry: one of claim's entries, ``{"group": …, "label": …}``; templated.
+    :param entry: one of claim's entries, ``{"group": …, "label": …}``, with ``began`` if claim waited; templated.
     """
 
     step_name = "read"
@@ -63,10 +63,10 @@ class ReadOperator(Step):
         """Read, and return what was landed."""
         until = time.monotonic() + self._seconds(context)
         self._stop = threading.Event()
-        began = context["dag_run"].start_date
-        tip_ms = None if began is None else round(began.timestamp() * 1000)
         with self.open(context) as steps:
-            landed = steps.land(self.entry["group"], tip_ms, self._stop, max(0.0, until - time.monotonic()))
+            landed = steps.land(
+                self.entry["group"], self._began_ms(context), self._stop, max(0.0, until - time.monotonic())
+            )
         self._landed = landed
         return {
             "records": landed.records,
@@ -84,6 +84,13 @@ class ReadOperator(Step):
                 shard: shortened(text, LONGEST_ERROR) for shard, text in sorted(landed.errors.items())[:NAMED_ERRORS]
             },
         }
+
+    def _began_ms(self, context: Context) -> int | None:
+        """When the run began, up to when it reads; if its claim waited, when that was over."""
+        if "began" in self.entry:
+            return int(self.entry["began"])
+        began = context["dag_run"].start_date
+        return None if began is None else round(began.timestamp() * 1000)
 
     def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
         """The stream and the landed ranges, for Airflow's OpenLineage provider; nothing of a read that failed."""

@@ -12,12 +12,14 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from shardbatch.core.handover import WorkOrder
+from shardbatch.core.owner import Mode
 from shardbatch.errors import ConfigurationError, JobFailed, ProtocolError
 from shardbatch.hooks.templates import renderer
 from shardbatch.operators.end_record import Bound, record_ends, work_of
 from shardbatch.operators.explained import Explained
 from shardbatch.operators.failure import final_errors
 from shardbatch.operators.links import BatchLink, lead_to_owner
+from shardbatch.operators.reconnection import bind_reconnection
 from shardbatch.operators.rendering import place
 from shardbatch.submit import applications, processes
 from shardbatch.submit.attempt import Attempt, Heartbeat
@@ -184,7 +186,7 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
             try:
                 self._execute(context)
             except ProtocolError as error:
-                lead_to_owner(self, error, self.spec.owner(context).deployment)
+                lead_to_owner(self, error, self.spec.owner(context, Mode.INCREMENTAL).deployment)
                 raise
 
     def _execute(self, context: Context) -> None:
@@ -270,9 +272,7 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
 
     def _bind_reconnection(self, order: WorkOrder) -> None:
         """The key by which the stock operator finds an application again: here it contains the attempt, too."""
-        suffix = f"{order.batch_id}.{order.attempt}"
-        self.external_id_key = f"{SparkSubmitOperator.external_id_key}.{suffix}"
-        self._K8S_DRIVER_STATUS_KEY = f"{SparkSubmitOperator._K8S_DRIVER_STATUS_KEY}.{suffix}"
+        bind_reconnection(self, order.batch_id, order.attempt, moved=False)
 
     def _token(self, context: Context) -> str:
         """The token that distinguishes the starts of this submission: the id of this try, or of the earlier try whose

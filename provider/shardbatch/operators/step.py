@@ -103,6 +103,7 @@ class Step(RendersOnce):
             spec.require_name()
             meter = spec.meter(context)
             with meter.step(self.step_name), spec.open(context, self.log, meter) as opened:
+                meter.runs_in(opened.owner.mode)
                 try:
                     yield opened
                 except ProtocolError as error:

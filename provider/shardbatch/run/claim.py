@@ -22,9 +22,11 @@ from shardbatch.core.planner import Plan, ReadGroup, fair_share, label, plan, sp
 from shardbatch.core.ports import Verdict
 from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import BatchParked, Starving
+from shardbatch.run.archived_source import ArchivedSource, with_archive
 from shardbatch.run.attempt import require_kept
 from shardbatch.run.batch_status import utc
 from shardbatch.run.consumer import Consumer, Verdicts
+from shardbatch.run.coverage import require_covered
 from shardbatch.run.enrol import add_rows, enrol, look_again
 from shardbatch.run.expiry import warn_of_expiry
 from shardbatch.run.instants import reached, require_instants
@@ -79,8 +81,10 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     A claim that raises :class:`LookAgain` has taken nothing in that pass. Its next pass is another try of its owner.
 
     :param looks: for a caller that can come back: what earlier passes saw. Default: it waits until it knows.
-    :raises LookAgain: if it has to watch whether rows of others change, and its caller can come back.
+    :raises LookAgain: if it has to watch whether rows of others change, or its interval is not over yet, and its caller
+        can come back.
     :raises OwnerUnknown: if nothing can be taken, and Airflow cannot say whether an owner is over.
+    :raises GapFound: if records of an interval are neither in the stream nor in the archive.
     :raises Starving: if nothing can be taken and records have waited for longer than ``stuck_after``.
     :raises SourceError: if none of the unread shards of an interval can be taken.
     :raises ConfigurationError: if a shard was reset to an instant, and the stream cannot be read from one.
@@ -101,7 +105,8 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     require_folder(consumer)
     if consumer.replay is not None:
         return Claim(Outcome.REPLAY, batch_id=look(consumer, owner, consumer.replay).batch_id)
-    application = enrol(consumer, owner)
+    application = enrol(consumer, owner, looks)
+    consumer = with_archive(consumer)
     verdicts = Verdicts(consumer, me)
     rows = consumer.leases()
     application = look_again(consumer, application)
@@ -120,6 +125,10 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     begun_ms = listing_begins(consumer)
     listing, orphaned = find_parents(consumer, list_shards(consumer), rows)
     listed = {shard.shard_id for shard in listing}
+    if isinstance(consumer.source, ArchivedSource):
+        begun = {row.shard_id for row in rows if row.pending is not None or row.checkpoint.exact}
+        fresh = [shard.shard_id for shard in listing if shard.shard_id not in begun]
+        require_covered(consumer, consumer.source.archive, fresh, application.start_position)
     rows = add_rows(consumer, listing, rows, application, orphaned, reached_ms)
     note_whole(consumer, application, begun_ms, listing, rows)
     warn_of_expiry(consumer, application, rows)

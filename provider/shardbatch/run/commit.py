@@ -20,7 +20,7 @@ from shardbatch.run.batch_status import arrived
 from shardbatch.run.choice import choose_starts
 from shardbatch.run.consumer import Consumer
 from shardbatch.run.intervals import how_to_read
-from shardbatch.run.measures import measure_commit, measure_state
+from shardbatch.run.measures import measure_commit, measure_lag, measure_state
 from shardbatch.run.settle import mark, roll_forward, roots_of
 
 #: Shards whose new checkpoint is named in an answer; the manifest has them all.
@@ -91,12 +91,14 @@ def commit(
         consumer.say(nothing.summary)
         return nothing
     batch, newly, replayed = _decide(consumer, me, batch_id, attempt, works)
+    if newly:
+        measure_commit(consumer, batch)  # before what may fail: the next try finds the batch decided
     mark(consumer.landing, batch)
     moved = roll_forward(consumer, batch, consumer.leases(batch_id=batch_id))
     rows = _release(consumer, me)
     answer = _answer(batch, moved, newly=newly, replayed=replayed, attempt=attempt)
-    if newly:
-        measure_commit(consumer, batch, answer.lag_ms)
+    if newly or moved:
+        measure_lag(consumer, answer.lag_ms)
         _measure_after(consumer, application, rows)
     consumer.say(answer.summary)
     _say_how_to_read(consumer, batch)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from shardbatch.core.application import Application
-from shardbatch.core.batch import Batch
+from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.interval import Interval
 from shardbatch.core.lease import Lease
 from shardbatch.core.limits import ReadLimits
@@ -21,7 +21,7 @@ from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.core.ports import SYSTEM_CLOCK, Clock, Landing, LeaseStore, Liveness, Say, Source, Verdict
 from shardbatch.core.position import TRIM_HORIZON, Position
 from shardbatch.core.rows import APPLICATION, BATCH, SCHEMA_VERSION, SHARD_LEASE, Key, Namespace
-from shardbatch.errors import ApplicationRemoved, ApplicationUnknown, OwnerUnknown, UnsupportedSchema
+from shardbatch.errors import ApplicationRemoved, ApplicationUnknown, OwnerUnknown, StoreNotFound, UnsupportedSchema
 
 log = logging.getLogger("shardbatch")
 
@@ -96,6 +96,13 @@ class Rows:
         """The batch rows of an owner, oldest first."""
         rows = self.store.list(BATCH, self.namespace, self.scope, owner=owner)
         return sorted(cast("Iterator[Batch]", rows), key=lambda batch: batch.batch_id)
+
+    def has_batch(self, owner: str) -> bool:
+        """Whether an owner has a batch that was not given up. Where nothing was ever claimed, it has none."""
+        try:
+            return any(batch.state is not BatchState.VOID for batch in self.batches_of(owner))
+        except StoreNotFound:
+            return False
 
     def now_ms(self) -> int:
         """The worker's clock. It is only recorded, never compared with another machine's."""

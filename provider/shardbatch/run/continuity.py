@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import timedelta
 from math import ceil
 
+from shardbatch.core.archive_plan import ArchivedPage
 from shardbatch.core.expiry import Kept, all_read, born_after, looked, tip_seen
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease
@@ -116,7 +117,10 @@ class Continuity:
                 continue
             if page.gone:
                 self._same_stream()
-            self._follow(page)
+            if isinstance(page, ArchivedPage):
+                self._copied(page)
+            else:
+                self._follow(page)
             yield page
 
     def look(self) -> int:
@@ -142,6 +146,8 @@ class Continuity:
         """Whether records may have expired between the answer before and this one, which does not show it. The first
         answer of a read is always compared; otherwise a stretch without records might begin again without end."""
         now = self._tick()
+        if isinstance(page, ArchivedPage):
+            return False
         if self._begins or page.continues or page.silent:
             return False
         stood = now - self._made_at
@@ -163,8 +169,7 @@ class Continuity:
         first = page.records.column("sequence_number")[0].as_py() if rows else None
         arrivals = page.records.column("arrival_time").drop_null()
         arrival = arrivals[0].value // 1000 if len(arrivals) else None
-        if first is not None and self._found and self._found[-1].first_available is None:
-            self._found[-1] = _closed(self._found[-1], first, arrival)  # seen while nothing was left, or none yet
+        self._end_gap(first, arrival)
         if self._left(page, now) or (self._lost(page, now, arrival) and not self._open(first)):
             reason = LEFT if page.gone else EXPIRED if page.trimmed is None else TRIMMED
             number = page.trimmed.records if page.trimmed else None
@@ -173,6 +178,25 @@ class Continuity:
         self._place = page.next
         if len(arrivals):
             self._arrival_ms = arrivals[-1].value // 1000
+
+    def _copied(self, page: ArchivedPage) -> None:
+        """A page from the archive: it shows nothing of the stream, whose first answer is compared when it comes."""
+        first = page.records.column("sequence_number")[0].as_py() if page.records.num_rows else None
+        arrivals = page.records.column("arrival_time").drop_null()
+        arrival = arrivals[0].value // 1000 if len(arrivals) else None
+        if page.gap is not None:
+            since = self._arrival_ms if page.gap.from_ms is None else page.gap.from_ms
+            self._add(replace(page.gap, from_ms=since))
+        self._end_gap(first, arrival)
+        self._look_ms = page.looked_ms
+        self._place = page.next
+        if len(arrivals):
+            self._arrival_ms = arrivals[-1].value // 1000
+
+    def _end_gap(self, first: str | None, arrival: int | None) -> None:
+        """A gap that was seen while nothing was left, or none yet, ends before this record."""
+        if first is not None and self._found and self._found[-1].first_available is None:
+            self._found[-1] = _closed(self._found[-1], first, arrival)
 
     def _back_to(self, asked: float) -> None:
         """Of an answer that was pushed only this moment is sure. By the other clock it is worked out once, from the

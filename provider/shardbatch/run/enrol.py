@@ -11,6 +11,7 @@ from shardbatch.core.beginnings import beginnings
 from shardbatch.core.expiry import kept_today, unseen_since
 from shardbatch.core.interval import CLOCKS_APART_MS, MARGIN_MS, Interval
 from shardbatch.core.lease import Lease
+from shardbatch.core.looks import Looks
 from shardbatch.core.owner import Owner
 from shardbatch.core.planner import unknown_shards
 from shardbatch.core.policies import GapPolicy
@@ -31,9 +32,13 @@ from shardbatch.run.instants import clock_there
 from shardbatch.run.listing import list_shards, tell_missed
 
 
-def enrol(consumer: Consumer, owner: Owner) -> Application:
+def enrol(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Application:
     """The application's row. The first claim makes it and resolves its start permanently; later claims check it.
 
+    An interval is over first: a caller that can come back is told when, and holds nothing until then.
+
+    :param looks: for a caller that can come back: what its earlier passes saw. Default: it waits here.
+    :raises LookAgain: if it has to wait, and its caller can come back.
     :raises StreamRecreated: if the stream is another one than the checkpoints belong to.
     :raises ApplicationTaken: if another group claims here, and this one is not set to share.
     :raises ImportUnfinished: if leases of another library are being taken over into it.
@@ -41,7 +46,7 @@ def enrol(consumer: Consumer, owner: Owner) -> Application:
     """
     identity = consumer.source.identity()
     if consumer.interval is not None:
-        return _beside(consumer, consumer.application(), identity, consumer.interval)
+        return _beside(consumer, consumer.application(), identity, consumer.interval, looks)
     retention_ms = consumer.source.retention_ms()
     duration_ms = int(consumer.options.lease_duration.total_seconds() * 1000)
     group = Group(consumer.deployment, owner.dag_id, owner.group_id, duration_ms)
@@ -87,7 +92,9 @@ def _begun(consumer: Consumer, identity: str) -> Application:
     return Application(consumer.namespace, identity, start, first_count(), start_places=places)
 
 
-def _beside(consumer: Consumer, live: Application | None, identity: str, interval: Interval) -> Application:
+def _beside(
+    consumer: Consumer, live: Application | None, identity: str, interval: Interval, looks: Looks | None
+) -> Application:
     """The application's row as an interval run uses it. It is never written, so it has no effect on the live
     application."""
     if live is not None:
@@ -106,8 +113,10 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
         )
     settled_ms = interval.to_ms + MARGIN_MS  # a record may be put after its end that is stamped before it
     if settled_ms > now:
-        consumer.clock.sleep((settled_ms - now) / 1000)  # what is at the tip before that is not all of it
+        _wait(consumer, (settled_ms - now) / 1000, looks)  # what is at the tip before that is not all of it
     bound = kept_today(live, retention).gone_before(max(now, settled_ms))
+    if live is not None:
+        bound = None  # the archive may have it
     if bound is not None and interval.from_ms < bound:
         before_s = (bound - interval.from_ms) // 1000
         message = f"The interval begins {before_s} s before the stream's retention, the shortest since."
@@ -116,6 +125,16 @@ def _beside(consumer: Consumer, live: Application | None, identity: str, interva
         consumer.warn(message)
     begin = at_timestamp(interval.begin_ms) if consumer.source.capabilities.instants else TRIM_HORIZON
     return Application(consumer.namespace, identity, begin, 0)
+
+
+def _wait(consumer: Consumer, seconds: float, looks: Looks | None) -> None:
+    """Wait until an interval is over: a long wait is the caller's, if it can come back. It then asks the stream's clock
+    again, which may be slower than the clock that measured the wait."""
+    again = looks.pause(seconds) if looks is not None else None
+    if again is not None:
+        consumer.say(f"The interval is over, and the minute after it, in {seconds:.0f} s by the stream's clock.")
+        raise again
+    consumer.clock.sleep(seconds)
 
 
 def check(row: Application, identity: str) -> None:

@@ -19,6 +19,7 @@ from shardbatch.core.slice import NOTHING_ODD, Oddities, Slice
 from shardbatch.core.stop import Stop
 from shardbatch.core.waiting import NO_WAITING, Waiting
 from shardbatch.errors import LeaseLost, SourceError, StagingError, StoreError
+from shardbatch.run.archived_source import with_archive
 from shardbatch.run.attempt import lost
 from shardbatch.run.children import Children
 from shardbatch.run.consumer import Consumer
@@ -271,6 +272,7 @@ def land(
         interval, after all others are landed, if one could not be read.
     """
     me = str(owner)
+    consumer = with_archive(consumer)
     mine = [
         lease
         for lease in consumer.leases(lease_owner=me, read_group=group)

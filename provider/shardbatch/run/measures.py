@@ -42,7 +42,7 @@ def measure_state(
     measure(metrics.WAITING_SHARDS, sum(row.waits_for_gap for row in rows))
 
 
-def measure_commit(consumer: Consumer, batch: Batch, lag_ms: int | None) -> None:
+def measure_commit(consumer: Consumer, batch: Batch) -> None:
     """Measure a batch that was just decided for the first time."""
     measure = consumer.measure
     measure(metrics.COMMITTED_BATCHES, 1)
@@ -51,5 +51,9 @@ def measure_commit(consumer: Consumer, batch: Batch, lag_ms: int | None) -> None
     measure(metrics.GAPS, batch.gaps)
     measure(metrics.DROPPED, batch.dropped)
     measure(metrics.BATCH_AGE, max(0, (batch.committed_at_ms or 0) - batch.created_at_ms))
+
+
+def measure_lag(consumer: Consumer, lag_ms: int | None) -> None:
+    """Measure how far behind the tip the shards of a batch were; nothing if it is unknown, or for an interval's."""
     if lag_ms is not None and consumer.interval is None:
-        measure(metrics.LAG, lag_ms)
+        consumer.measure(metrics.LAG, lag_ms)

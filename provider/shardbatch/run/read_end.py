@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shardbatch.core.archive_plan import ArchivedPage
 from shardbatch.core.idle import Idle
 from shardbatch.core.interval import MARGIN_MS, Interval
 from shardbatch.core.limits import Budget
@@ -67,7 +68,8 @@ class ReadEnd:
         if self._interval is not None:
             passed = last_arrival_ms is not None and self._interval.passed(last_arrival_ms)
             try:
-                self.interval_over = passed or page.at_tip or self._has_passed(self._interval)
+                over = isinstance(page, ArchivedPage) and page.over
+                self.interval_over = passed or over or page.at_tip or self._has_passed(self._interval)
             except SourceError as error:  # the question for the stream's clock: what was read is kept
                 self.cut = error
                 return Stop.ERROR

@@ -20,14 +20,13 @@ from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final, final_errors
 from shardbatch.operators.rendering import RendersOnce, place
 from shardbatch.tasks.asset_event import clearing_of
+from shardbatch.tasks.deadline import deadline_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from shardbatch.control.questions import Answer, Question
 
-#: The key of the task's state store under which its deadline stands.
-DEADLINE = "deadline"
 #: The key under which stands what the first look has settled.
 QUESTION = "question"
 #: How much longer than its deadline Airflow waits for the triggerer.
@@ -156,14 +155,7 @@ class WaitingSensor(RendersOnce, BaseSensorOperator):
 
     def _deadline(self, context: Context) -> float:
         """When the wait ends, in seconds of the epoch: it stands since the first try of this clearing."""
-        clearing = clearing_of(context["dag_run"], context["ti"])
-        store = context["task_state_store"]
-        kept = store.get(DEADLINE)
-        if isinstance(kept, dict) and kept.get("clearing") == clearing:
-            return float(str(kept["at"]))
-        at = time.time() + float(self.timeout)
-        store.set(DEADLINE, {"clearing": clearing, "at": at})
-        return at
+        return deadline_of(context, float(self.timeout))
 
     def _asked(self, question: Question, hook: ShardbatchHook) -> Answer:
         """What the rows say, or that they cannot be asked now.

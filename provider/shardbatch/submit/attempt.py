@@ -47,9 +47,10 @@ class Attempt:
         :param work: the task, so that tasks of one block do not take each other's applications for older ones.
         :raises ConfigurationError: if the lease store's connection, or the deployment's id, is missing.
         """
-        owner = spec.owner(context)
+        store = spec.leases.open()
+        owner = spec.owner(context, spec.request(context, store).mode)
         namespace = Namespace(spec.app_name, spec.stream.stream_name)
-        rows = Rows(namespace=namespace, store=spec.leases.open(), scope=owner.scope)
+        rows = Rows(namespace=namespace, store=store, scope=owner.scope)
         return cls(rows, owner, batch_id, attempt, work)
 
     def __init__(self, rows: Rows, owner: Owner, batch_id: str, attempt: int, work: str = "") -> None:

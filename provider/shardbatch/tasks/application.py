@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.metrics import Measure, unmeasured
-from shardbatch.core.owner import Owner
+from shardbatch.core.owner import Mode, Owner
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.core.rows import Namespace
+from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.lazy_source import LazySource
 from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.names import namespace_of
@@ -27,6 +28,7 @@ from shardbatch.tasks.run_request import RunRequest, request_of
 from shardbatch.tasks.steps import Steps
 
 if TYPE_CHECKING:
+    from shardbatch.core.ports import LeaseStore
     from shardbatch.run import Consumer
 
 log = logging.getLogger("shardbatch")
@@ -95,21 +97,29 @@ class ApplicationSpec:
         done.require_name()
         return done
 
-    def request(self, context: Mapping[str, Any]) -> RunRequest:
+    def request(self, context: Mapping[str, Any], store: LeaseStore) -> RunRequest:
         """What the run at hand asks for.
 
+        :param store: has the batches of a run that a backfill processes again.
         :raises ConfigurationError: if it asks for what cannot be done.
         """
-        return request_of(self.group_id, context["dag_run"], context.get("params") or {})
+        has_batch = partial(self._has_batch, context, store)
+        return request_of(self.group_id, context["dag_run"], context.get("params") or {}, has_batch)
 
-    def owner(self, context: Mapping[str, Any]) -> Owner:
+    def owner(self, context: Mapping[str, Any], mode: Mode) -> Owner:
         """The owner that the run at hand is.
 
-        :raises ConfigurationError: if the deployment has no id, or the run asks for what cannot be done.
+        :raises ConfigurationError: if the deployment has no id.
         """
         run = context["dag_run"]
-        mode = str(self.request(context).mode)
-        return Owner(deployment_id(self.leases), run.dag_id, run.run_id, self.group_id, mode)
+        return Owner(deployment_id(self.leases), run.dag_id, run.run_id, self.group_id, str(mode))
+
+    def _has_batch(self, context: Mapping[str, Any], store: LeaseStore) -> bool:
+        """Whether the run at hand has a batch of the live application that was not given up."""
+        from shardbatch.run import Rows
+
+        rows = Rows(namespace=Namespace(self.app_name, self.stream.stream_name), store=store)
+        return rows.has_batch(str(self.owner(context, Mode.INCREMENTAL)))
 
     @contextmanager
     def open(
@@ -120,24 +130,36 @@ class ApplicationSpec:
         :param measure: takes what is measured, default: it is dropped.
         :raises ConfigurationError: if something that was named is missing.
         """
-        owner = self.owner(context)
-        consumer = self.consumer(owner, self.request(context), say or log, measure or unmeasured)
+        store = self.leases.open()
+        try:
+            request = self.request(context, store)
+            owner = self.owner(context, request.mode)
+            consumer = self.consumer(owner, request, store, say or log, measure or unmeasured)
+        except BaseException:
+            store.close()
+            raise
         try:
             yield Steps(consumer, owner)
         finally:
             consumer.close()
 
     def meter(self, context: Mapping[str, Any]) -> Meter:
-        """What sends the metrics of the run at hand.
-
-        :raises ConfigurationError: if it asks for what cannot be done.
-        """
-        return Meter(self.app_name, self.stream.stream_name, str(self.request(context).mode))
+        """What sends the metrics of the run at hand; its mode is what the run asks for, until it is told another."""
+        try:
+            mode = request_of(self.group_id, context["dag_run"], context.get("params") or {}).mode
+        except ConfigurationError:  # the step itself says so, unless it goes on with a batch that needs no interval
+            mode = Mode.INCREMENTAL
+        return Meter(self.app_name, self.stream.stream_name, str(mode))
 
     def consumer(
-        self, owner: Owner, request: RunRequest, say: logging.Logger | Any = log, measure: Measure = unmeasured
+        self,
+        owner: Owner,
+        request: RunRequest,
+        store: LeaseStore,
+        say: logging.Logger | Any = log,
+        measure: Measure = unmeasured,
     ) -> Consumer:
-        """The consumer of an owner. The caller closes it."""
+        """The consumer of an owner. The caller closes it, and the store with it."""
         from shardbatch.run import Consumer
 
         limits = request.limits(self.limits)
@@ -145,7 +167,7 @@ class ApplicationSpec:
         return Consumer(
             namespace=Namespace(self.app_name, self.stream.stream_name),
             source=LazySource(self.stream.stream_name, partial(self.stream.open, self.app_name, budget)),
-            store=self.leases.open(),
+            store=store,
             landing=self.staging.open(),
             liveness=liveness(owner.deployment),
             deployment=owner.deployment,

@@ -54,15 +54,23 @@ class Meter:
                     *(type(error).__name__, masked(str(error))),
                 )
 
+    def runs_in(self, mode: str) -> None:
+        """Note in which mode the run is, once that is known: one that a backfill processes again may be another than
+        it was asked to be."""
+        self._tags["mode"] = mode
+
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Measure a step: how long it took, or that it failed. A step that is deferred has done neither yet."""
+        """Measure a step: how long it took, or that it failed, also by Airflow's time limit. A step that is deferred
+        has done neither yet."""
+        from airflow.sdk.exceptions import AirflowTaskTimeout  # a BaseException
+
         began = time.monotonic()
         try:
             yield
         except LookAgain:
             raise
-        except Exception as error:
+        except (Exception, AirflowTaskTimeout) as error:
             self(STEP_FAILURES, 1, step=name, error=type(error).__name__)
             raise
         self(STEP_DURATION, (time.monotonic() - began) * 1000, step=name)

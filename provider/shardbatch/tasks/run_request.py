@@ -6,7 +6,7 @@ Precedence: the run's conf, the DAG's params, the group's arguments.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -56,9 +56,13 @@ class RunRequest:
         return replace(given, max_shards=self.values["max_shards"]) if "max_shards" in self.values else given
 
 
-def request_of(group_id: str, dag_run: Any, params: Mapping[str, Any]) -> RunRequest:
+def request_of(
+    group_id: str, dag_run: Any, params: Mapping[str, Any], has_batch: Callable[[], bool] = lambda: False
+) -> RunRequest:
     """Read what a run asks of a group.
 
+    :param has_batch: whether the run has a batch of the live application; asked only of a run of a backfill that does
+        not say what it reads. Such a run goes on with that batch (PROTOCOL H8). Default: it has none.
     :raises ConfigurationError: for an unknown name under the group's, a value that cannot be read or would not be
         applied, or a run in interval mode whose interval is missing or empty.
     """
@@ -83,6 +87,8 @@ def request_of(group_id: str, dag_run: Any, params: Mapping[str, Any]) -> RunReq
             f"{group_id}.{unused[0]} was given, but the run reads an interval, which is read whole.",
             remedy="Leave it out, or read shorter intervals.",
         )
+    if not {"mode", "from", "to"} & values.keys() and has_batch():
+        return RunRequest(Mode.INCREMENTAL, None, values)
     return RunRequest(mode, _interval(group_id, dag_run, values), values)
 
 
@@ -165,18 +171,28 @@ def _interval(group_id: str, dag_run: Any, values: Mapping[str, Any]) -> Interva
     start, end = values.get("from"), values.get("to")
     if (start is None) != (end is None):
         raise ConfigurationError(f"{group_id}.from and .to belong together.", remedy="Give both or none.")
+    if start is not None and end is not None and start >= end:
+        raise ConfigurationError(
+            f"{group_id}.from = {start.isoformat()} is not before {group_id}.to = {end.isoformat()}: the interval has "
+            "no length.",
+            remedy=f"Give {group_id}.to a later instant; its own records are not in the interval.",
+        )
     if start is None:
         start, end = getattr(dag_run, "data_interval_start", None), getattr(dag_run, "data_interval_end", None)
     if start is None or end is None:
-        raise ConfigurationError(
-            "The run reads an interval, but it has no data interval.",
-            remedy=f"Give {group_id}.from and {group_id}.to, or a schedule with intervals: CronDataIntervalTimetable, "
-            "DeltaDataIntervalTimetable or CronTriggerTimetable(interval=…).",
-        )
+        raise ConfigurationError("The run reads an interval, but it has no data interval.", remedy=_otherwise(group_id))
     if start >= end:
         raise ConfigurationError(
-            f"The run's interval from {start.isoformat()} to {end.isoformat()} has no length.",
-            remedy="A plain cron string or timedelta gives such: use CronDataIntervalTimetable, "
-            "DeltaDataIntervalTimetable or CronTriggerTimetable(interval=…).",
+            f"The run's interval from {start.isoformat()} to {end.isoformat()} has no length, as of a schedule that is "
+            "a cron string or a timedelta.",
+            remedy=_otherwise(group_id),
         )
     return Interval(round(start.timestamp() * 1000), round(end.timestamp() * 1000))
+
+
+def _otherwise(group_id: str) -> str:
+    """What to do where a run reads an interval and Airflow gave it none."""
+    return (
+        f"Give {group_id}.from and {group_id}.to, or a schedule with intervals: CronDataIntervalTimetable, "
+        "DeltaDataIntervalTimetable or CronTriggerTimetable(interval=…)."
+    )

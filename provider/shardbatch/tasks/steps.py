@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from shardbatch.control.claimable import Claimable
     from shardbatch.core.batch import Batch
     from shardbatch.core.looks import Looks
     from shardbatch.core.owner import Owner
     from shardbatch.core.start import Work
+    from shardbatch.core.watermark import Watermark
     from shardbatch.run import Claim, Committed, Consumer, Ended, Frozen, Landed
 
     __all__ = ["Claim", "Committed", "Frozen", "Landed", "Steps"]
@@ -25,6 +27,14 @@ class Steps:
 
     consumer: Consumer
     owner: Owner
+
+    def claimable(self) -> Claimable:
+        """The question whether there is something that this run could claim."""
+        from shardbatch.control.claimable import Claimable
+
+        consumer = self.consumer
+        lease_duration_ms = round(consumer.options.lease_duration.total_seconds() * 1000)
+        return Claimable(consumer.deployment, lease_duration_ms, str(self.owner), consumer.liveness)
 
     def claim(self, looks: Looks | None = None) -> Claim:
         """Find this run's work.
@@ -104,6 +114,15 @@ class Steps:
         from shardbatch.run import send_event
 
         return send_event(self.consumer, self.owner, batch_id, clearing, is_out)
+
+    def watermark(self) -> Watermark:
+        """Up to when all that arrived for the live application is committed now, by two looks at its rows.
+
+        :raises StoreError: if they cannot be read.
+        """
+        from shardbatch.control.status import committed_up_to
+
+        return committed_up_to(self.consumer.store, self.consumer.namespace)
 
     def require_own(self, batch_id: str) -> None:
         """See that a batch is this run's.

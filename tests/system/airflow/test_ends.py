@@ -51,15 +51,17 @@ def ends_kinds(scene: Scene) -> None:
 
 
 def ends_roots(scene: Scene) -> None:
-    """Two blocks of one job and two tasks that are told by words; then one of the four roots is not asked for."""
+    """Two blocks of one job, two tasks that are told by words, and a job that Airflow remembers; then one of the roots
+    is not asked for, and that job is begun anew."""
     assert scene.run("p") == "success", scene.states("p")
     for root in ("one", "two", "three", "four"):
         assert seen(scene, root) == scene.sent, root
     scene.airflow.tell(f"changed-{scene.name}")
-    assert scene.clear("p", "job", include_downstream=True) == "success"
+    assert scene.clear("p", "job", "five", include_downstream=True) == "success"
     assert seen(scene, "two") == []
     for root in ("one", "three", "four"):
         assert seen(scene, root) == scene.sent, root
+    assert seen(scene, "five") == of("five", scene.sent)
     assert scene.batch().decided == 2
 
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 
-import argcomplete
 import pytest
 from airflow.cli.cli_config import ActionCommand
 from airflow.cli.cli_parser import get_parser
+from argcomplete.finders import CompletionFinder
 
 from tests.unit.cli.caller import commands
 
@@ -19,6 +19,13 @@ WHERE = "-a orders-etl -s orders"
 
 class Ended(Exception):
     """The program ends once it has said what fits."""
+
+
+class Finder(CompletionFinder):
+    """Takes no descriptor of this process: the one that a shell gives for debugging may be one of pytest's."""
+
+    def _init_debug_stream(self) -> None:
+        """What is not set goes to standard error."""
 
 
 @pytest.fixture
@@ -38,7 +45,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Iterator[Offered]:
         said = io.StringIO()
         said.close = lambda: None  # type: ignore[method-assign]
         with pytest.raises(Ended):
-            argcomplete.CompletionFinder()(get_parser(), exit_method=end, output_stream=said)
+            Finder()(get_parser(), exit_method=end, output_stream=said)
         return {word.strip() for word in said.getvalue().split("\n")}
 
     yield complete

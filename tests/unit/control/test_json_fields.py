@@ -31,6 +31,7 @@ def test_what_fits_is_given_back() -> None:
         (whole, True),
         (whole, -1),
         (whole, 1.5),
+        (whole, 2**63),
         (instant, "1"),
         (place, "12/-3"),
         (place, "LATEST"),

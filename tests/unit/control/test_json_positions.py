@@ -26,7 +26,7 @@ from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
 from shardbatch.core.policies import GapPolicy, Outputs, Policies
 from shardbatch.core.position import LATEST, TRIM_HORIZON, at_timestamp
-from shardbatch.core.rows import INTERVAL
+from shardbatch.core.rows import INTERVAL, SHARD_LEASE
 from shardbatch.errors import ConfigurationError, ImportUnfinished, InvalidStream, InvalidToken
 from tests.support.mortal import Killed, MortalStore
 from tests.support.rig import Rig
@@ -242,6 +242,33 @@ def test_what_is_known_of_expiry_is_not_forgotten(rig: Rig, tmp_path: Path) -> N
     assert [getattr(first, name) for name in kept] == [getattr(second, name) for name in kept]
 
 
+@pytest.mark.parametrize("during", ["the shards are listed", "the leases are listed"])
+def test_what_runs_note_while_positions_are_exported_goes_along(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, during: str
+) -> None:
+    """With the places of one time and the bounds of another, the copy would let an interval join what readers see."""
+    rig.run("r1")
+    noted: list[str] = []
+
+    def noting(answer: Any) -> Any:
+        def answers(*asked: Any, **more: Any) -> Any:
+            found = answer(*asked, **more)
+            row = rig.consumer().application()
+            assert row is not None
+            if not noted and (asked[:1] == (SHARD_LEASE,) or not asked):
+                noted.append(during)
+                found = list(found)
+                assert rig.store.replace(row, row.showing((1000, 2000)))
+            return found
+
+        return answers
+
+    place, name = (rig.stream, "list_shards") if during == "the shards are listed" else (rig.store, "list")
+    monkeypatch.setattr(place, name, noting(getattr(place, name)))
+    assert exported(rig)["application"]["shown_intervals"] == [[1000, 2000]]
+    assert noted
+
+
 def test_the_tips_of_a_stream_without_instants_go_along(rig: Rig, tmp_path: Path) -> None:  # F4
     rig.run("r1")
     row = rig.consumer().application()
@@ -314,6 +341,16 @@ def test_an_application_that_is_there_is_left(rig: Rig, tmp_path: Path) -> None:
         bring(rig, written)
 
 
+def test_positions_without_a_shard_do_not_say_that_an_application_stands_there(rig: Rig, tmp_path: Path) -> None:
+    rig.run("r1")
+    none = {**exported(rig), "shards": []}
+    with pytest.raises(ConfigurationError, match="is there already"):
+        bring(rig, none)
+    other = rig_in(tmp_path / "second", rig.stream, like=rig)
+    assert [item.result for item in bring(other, none)] == ["imported"]
+    bring(other, none)  # twice changes nothing
+
+
 def test_positions_of_another_stream_are_refused(rig: Rig, tmp_path: Path) -> None:
     rig.run("r1")
     written = exported(rig)
@@ -347,6 +384,15 @@ def _edited(rig: Rig, **changes: Any) -> dict[str, Any]:
         ({"shards": [{"shard_id": "a", "position": "5", "keys": "9-1"}]}, "cannot be read"),
         ({"shards": [{"shard_id": "a", "position": "5", "parents": ["a"]}]}, "circle"),
         ({"shards": [{"shard_id": "a", "position": "5", "skipped": [{}]}]}, "lacks \\['after'\\]"),
+        *(
+            ({"shards": [{"shard_id": "a", "position": "5", "skipped": [{"after": "3", **odd}]}]}, words)
+            for odd, words in (
+                ({"from_ms": "soon"}, "'from_ms' of a gap"),
+                ({"records": 10**30}, "'records' of a gap"),
+                ({"until": 7}, "'until' of a gap"),
+                ({"accepted": ["ann"]}, "'accepted' of a gap"),
+            )
+        ),
         ({"stream": ""}, "not a text"),
         ({"intervals": [{"from_ms": 1, "to_ms": 2, "number": 1}]}, "lacks \\['roots'\\]"),
         ({"application": {"app_name": "a/b", "stream_name": "s", "start": "LATEST"}}, "without a slash"),

@@ -14,8 +14,6 @@ import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from importlib.util import find_spec
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -28,7 +26,7 @@ from shardbatch.landing.batch import LandedBatch
 from shardbatch.local import StreamServer
 from shardbatch.run.batch_status import BatchStatus, IntervalsStatus
 from shardbatch.spark import SparkBatch
-from tests.support.pages import DOCS, ROOT, Block, blocks
+from tests.support.pages import DOCS, ROOT, Block, blocks, parsed
 from tests.support.pages import PAGES as ALL
 from tests.unit.cli.caller import commands
 
@@ -51,59 +49,6 @@ def named(block: Block) -> str:
 # ---------------------------------------------------------------------- DAGs
 
 
-def operator(name: str, *fields: str) -> type:
-    """An operator whose provider is not installed here: its arguments are its fields, some of them templated."""
-    from airflow.sdk import BaseOperator
-
-    def init(self: Any, **arguments: Any) -> None:
-        own = {key: arguments.pop(key) for key in list(arguments) if key not in base}
-        BaseOperator.__init__(self, **arguments)
-        for key, value in own.items():
-            setattr(self, key, value)
-
-    base = inspect.signature(BaseOperator.__init__).parameters
-    return type(name, (BaseOperator,), {"__init__": init, "template_fields": fields})
-
-
-#: As in apache-airflow-providers-databricks and -cncf-kubernetes: what is templated there and used in our pages. Of
-#: Databricks' operator the arguments become parts of a field ``json``.
-ELSEWHERE = {
-    "airflow.providers.databricks.operators.databricks": ("DatabricksSubmitRunOperator", "spark_python_task", "json"),
-    "airflow.providers.cncf.kubernetes.operators.pod": ("KubernetesPodOperator", "arguments", "cmds", "image"),
-}
-
-
-@pytest.fixture
-def _providers(monkeypatch: pytest.MonkeyPatch) -> None:
-    for path, (name, *fields) in ELSEWHERE.items():
-        parts = path.split(".")
-        for length in range(3, len(parts) + 1):
-            module = ".".join(parts[:length])
-            if module in sys.modules or (length == 3 and find_spec(module) is not None):
-                continue
-            monkeypatch.setitem(sys.modules, module, ModuleType(module))
-        setattr(sys.modules[path], name, operator(name, *fields))
-
-
-def parsed(block: Block) -> list[Any]:
-    """The DAGs that a block makes, as an Airflow that reads the file has them."""
-    from airflow.sdk import DAG
-
-    space: dict[str, Any] = {"__name__": "a_dag_file", "__file__": f"/dags/{block.page.stem}.py"}
-    made: list[Any] = []
-    entered = DAG.__enter__
-
-    def enter(self: Any) -> Any:
-        made.append(self)
-        return entered(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DAG, "__enter__", enter)
-        exec(compile(block.text, block.name, "exec"), space)
-    return made
-
-
-@pytest.mark.usefixtures("_providers")
 @pytest.mark.parametrize("block", DAGS, ids=named)
 def test_a_dag_of_a_page_is_one_that_airflow_takes(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.serialization.serialized_objects import DagSerialization
@@ -141,8 +86,25 @@ def test_the_asset_of_a_page_is_that_of_its_group() -> None:
     assert written is not None
     there = eval(written[1], {"Asset": Asset})
     assert (there.name, there.uri) == (made.name, made.uri)
-    waiting = [dag for block in blocks(DOCS / "assets.md", "python") for dag in parsed(block)]
-    assert [asset_of(dag) for dag in waiting] == [made]
+    assert asset_of(dag_of("assets.md", "orders_report")) == made
+
+
+def test_a_dag_of_a_page_that_its_stream_wakes_reads_what_it_watches() -> None:
+    dag = dag_of("assets.md", "orders_on_arrival")
+    (committed,) = dag.get_task("orders.commit").outlets
+    watched = asset_of(dag)
+    assert watched.name == f"{committed.name}/unread"
+    assert watched.watchers[0].trigger.leases == dag.get_task("orders.claim").leases.to_json()
+    beside = dag_of("assets.md", "orders_by_hour")
+    assert asset_of(beside).watchers
+    assert beside.timetable.timetable is not None
+
+
+def dag_of(page: str, dag_id: str) -> Any:
+    """One of the DAGs of a page."""
+    found = [dag for block in blocks(DOCS / page, "python") for dag in parsed(block)]
+    (dag,) = [dag for dag in found if dag.dag_id == dag_id]
+    return dag
 
 
 def asset_of(dag: Any) -> Any:
@@ -158,7 +120,7 @@ def test_a_downstream_dag_reads_the_batches_of_its_events(tmp_path: Any, capsys:
 
     commit(str(tmp_path), "b1", {"": {"a": [1]}})
     commit(str(tmp_path), "b2", {"": {"a": [2]}})
-    (dag,) = (dag for block in blocks(DOCS / "assets.md", "python") for dag in parsed(block))
+    dag = dag_of("assets.md", "orders_report")
     (report,) = dag.tasks
     asset = asset_of(dag)
     report.python_callable(str(tmp_path), {asset: [SimpleNamespace(extra={"batch_id": "b2"})]})

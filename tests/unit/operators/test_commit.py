@@ -15,7 +15,8 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from shardbatch import CommitOperator, KinesisStream, SQLLeases, Staging
 from shardbatch.core.start import Work
-from shardbatch.errors import WorkFailed
+from shardbatch.core.watermark import Watermark
+from shardbatch.errors import StoreError, WorkFailed
 from shardbatch.operators.commit import LONGEST_PROBLEM
 
 
@@ -167,6 +168,9 @@ class Notebook:
         self.broken = broken
         self.kept: dict[str, Any] = {}
 
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.kept.get(key, default)
+
     def set(self, key: str, value: Any) -> None:
         if self.broken:
             raise RuntimeError("The state store does not answer.")
@@ -198,6 +202,43 @@ def test_an_event_that_is_not_to_be_sent_leaves_no_outlet() -> None:
     commit = operator(outlets=[Asset("one")])
     told, book = published(commit, sends=False)
     assert (commit.outlets, list(told.values()), book.kept) == ([], [None], {})
+
+
+def marked(commit: CommitOperator, mode: str, answer: Any) -> Any:
+    """What a commit knows of the watermark if the rows answer this."""
+
+    def watermark() -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    steps: Any = SimpleNamespace(owner=SimpleNamespace(mode=mode), watermark=watermark)
+    return commit._watermark(steps)
+
+
+def test_a_live_run_knows_the_watermark_and_an_interval_run_does_not_ask() -> None:
+    commit, mark = operator(outlets=[Asset("one")]), Watermark(9, resets=2)
+    assert marked(commit, "incremental", mark) is mark
+    assert marked(commit, "interval", AssertionError("the rows were asked")) is None
+    assert marked(operator(), "incremental", AssertionError("the rows were asked")) is None
+
+
+def test_rows_that_cannot_be_read_do_not_undo_the_commit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert marked(operator(outlets=[Asset("one")]), "incremental", StoreError("The store is away.")) is None
+    assert "The watermark could not be read for its asset: The store is away." in capsys.readouterr().out
+
+
+def test_the_watermark_is_copied_for_each_asset_and_a_store_that_fails_harms_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one, two = Asset("one"), Asset("two")
+    commit, good = operator(outlets=[one, two]), Notebook()
+    context: Any = {"asset_state_store": {one: Notebook(broken=True), two: good}}
+    commit._mirror(context, Watermark(9, resets=2))
+    assert good.kept == {"committed_up_to": [2, 9]}
+    assert "was not copied" in capsys.readouterr().out
+    commit._mirror(context, None)
+    assert good.kept == {"committed_up_to": [2, 9]}
 
 
 def test_an_interval_does_not_move_the_watermark() -> None:

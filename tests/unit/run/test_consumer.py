@@ -14,6 +14,7 @@ from shardbatch.core.ports import Verdict
 from shardbatch.core.rows import SCHEMA_VERSION
 from shardbatch.errors import ApplicationUnknown, OwnerUnknown, UnsupportedSchema
 from shardbatch.run.consumer import Verdicts, first_count, new_batch_id
+from shardbatch.stores.memory import MemoryStore
 from tests.support.rig import Rig
 from tests.support.scripted import ScriptedStream
 
@@ -37,6 +38,17 @@ def test_rows_are_found_by_their_keys_their_columns_and_their_owner(rig: Rig) ->
         rig.store.create(Batch(rig.namespace, "", batch_id, me, 1, BatchState.FROZEN))
     assert [batch.batch_id for batch in consumer.batches_of(me)] == ["b1", "b2"]
     assert consumer.batch("b3") is None
+
+
+def test_an_owner_has_a_batch_unless_that_was_given_up(rig: Rig) -> None:
+    consumer, me = rig.consumer(), str(rig.owner("r1"))
+    assert not replace(consumer, store=MemoryStore()).has_batch(me)  # nothing was ever claimed: it has no tables
+    assert not consumer.has_batch(me)
+    for batch_id, state in (("b1", BatchState.VOID), ("b2", BatchState.COMMITTED)):
+        assert not consumer.has_batch(me)
+        rig.store.create(Batch(rig.namespace, "", batch_id, me, 1, state))
+    assert consumer.has_batch(me)
+    assert not consumer.has_batch("other")
 
 
 def test_an_application_without_a_row_is_named(rig: Rig) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from shardbatch.core.interval import Interval
 from shardbatch.core.limits import ReadLimits
+from shardbatch.core.looks import LookAgain, Looks
 from shardbatch.core.owner import Owner
 from shardbatch.core.policies import ClaimOptions
 from shardbatch.core.ports import Clock, Page
@@ -113,6 +114,34 @@ def test_an_interval_that_is_over_in_a_moment_is_waited_for(rig: Rig) -> None:
     span = Interval(rig.time.ms - 1000, rig.time.ms + 30_000)
     claim(*beside(rig, span))
     assert rig.time.ms >= span.to_ms + 60_000  # what is stamped before its end may be put so long after it
+
+
+def test_a_claim_that_can_come_back_is_away_until_its_interval_is_over_and_holds_nothing(rig: Rig) -> None:
+    rig.stream.put("a")
+    span = Interval(rig.time.ms - 1000, rig.time.ms + 30_000)
+    consumer, owner = beside(rig, span)
+    began = rig.time.ms
+    with pytest.raises(LookAgain) as caught:
+        claim(consumer, owner, Looks())
+    assert rig.time.ms - began < 1000
+    assert caught.value.seconds == pytest.approx(90, abs=1)
+    assert consumer.leases() == []
+    rig.stream.now_ms += 40_000  # the stream's clock is slower than the one that waited
+    with pytest.raises(LookAgain) as again:
+        claim(consumer, owner, caught.value.looks)
+    assert again.value.seconds == pytest.approx(50, abs=1)
+    rig.stream.now_ms += 47_000
+    began = rig.time.ms
+    assert claim(consumer, owner, again.value.looks).shards == 1  # the rest is waited for in place
+    assert rig.time.ms - began >= 2000
+
+
+def test_waiting_for_its_end_leaves_an_interval_all_its_looks_at_rows(rig: Rig) -> None:
+    rig.stream.put("a")
+    seen = Looks({"s": (1, 300.0)}, 2)
+    with pytest.raises(LookAgain) as caught:
+        claim(*beside(rig, Interval(rig.time.ms - 1000, rig.time.ms + 30_000)), seen)
+    assert caught.value.looks == seen
 
 
 def test_two_intervals_that_meet_have_a_record_of_just_before_the_end_that_was_put_late(rig: Rig) -> None:

@@ -20,7 +20,7 @@ from shardbatch.core.ports import Page
 from shardbatch.core.position import Position
 from shardbatch.core.start import Work
 from shardbatch.core.waiting import Waiting
-from shardbatch.errors import SourceError
+from shardbatch.errors import SourceError, StagingError
 from shardbatch.run import Claim, claim, commit, freeze, land
 from tests.support.passing import HOUR, later, time_passes
 from tests.support.rig import Rig
@@ -94,6 +94,34 @@ def test_a_commit_that_runs_again_and_a_replay_count_nothing(rig: Rig, heard: Li
     assert rig.commit("r1", again).replayed
     assert heard.count(metrics.COMMITTED_RECORDS) == 4
     assert len(heard.times[metrics.BATCH_AGE.name]) == 1
+
+
+def test_a_commit_that_failed_after_its_decision_has_counted_it_and_the_next_try_tells_where_it_stands(
+    rig: Rig, heard: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.run("r1")
+    rig.over("r1")
+    rig.stream.put(*"abcdefgh")
+    later(rig, 30)
+    policies = Policies(gap=GapPolicy.RECORD)
+    rig.land("r2", rig.claim("r2", policies=policies), policies=policies)
+    frozen = rig.freeze("r2", policies=policies)
+    rig.work(frozen)
+    heard.stands.clear()
+    with monkeypatch.context() as silent:
+
+        def mark(*_: Any) -> None:
+            raise StagingError("The root is away.")
+
+        silent.setitem(commit.__globals__, "mark", mark)
+        with pytest.raises(StagingError, match="away"):
+            rig.commit("r2", frozen)
+    rig.commit("r2", frozen)
+    [batch] = [batch for batch in rig.batches() if batch.batch_id == frozen.batch_id]
+    assert batch.gaps > 0
+    assert heard.count(metrics.GAPS) == batch.gaps
+    assert heard.count(metrics.COMMITTED_RECORDS) == batch.records
+    assert heard.gauge(metrics.BEHIND) is not None
 
 
 def test_the_age_of_a_batch_is_the_time_from_its_freeze_to_its_commit(rig: Rig, heard: Listener) -> None:

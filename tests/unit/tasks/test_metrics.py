@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowTaskTimeout
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 
@@ -71,6 +72,14 @@ def test_a_step_says_how_long_it_took_or_that_it_failed_and_a_deferral_is_neithe
     )
     assert (took.name, took.tags["step"]) == ("shardbatch.step.duration", "claim")
     assert 0 <= took.value < 5000
+
+
+def test_a_step_that_airflow_ended_by_its_time_limit_has_failed(statsd: StatsD) -> None:
+    with pytest.raises(AirflowTaskTimeout), Meter("etl", "orders", "incremental").step("read"):
+        raise AirflowTaskTimeout("Timeout, PID: 7")
+    wait_until(lambda: len(statsd.sent()) == 1, 10, "the failure to arrive")
+    [failed] = statsd.sent()
+    assert (failed.name, failed.tags["error"]) == ("shardbatch.step.failures", "AirflowTaskTimeout")
 
 
 def test_a_backend_that_fails_is_told_of_once_and_stops_nothing(

@@ -46,6 +46,32 @@ def test_a_backfill_reads_its_data_interval_whatever_its_run_id_says() -> None:
     assert request.interval == Interval(T0_MS, T0_MS + 3_600_000)
 
 
+def test_a_run_that_a_backfill_processes_again_goes_on_with_the_batch_that_it_has() -> None:
+    request = request_of("orders", Run("backfill"), {}, lambda: True)
+    assert (request.mode, request.interval, request.replay) == ("incremental", None, None)
+    without = Run("backfill", data_interval_start=None, data_interval_end=None)  # its batch needs no interval
+    assert request_of("orders", without, {}, lambda: True).mode == "incremental"
+
+
+@pytest.mark.parametrize(
+    "conf", [{"mode": "interval"}, {"from": "2026-11-28T00:00:00Z", "to": "2026-11-28T01:00:00Z"}], ids=["mode", "span"]
+)
+@pytest.mark.parametrize("place", ["conf", "params"])
+def test_a_run_that_says_what_it_reads_reads_that_whatever_batch_it_has(conf: dict[str, Any], place: str) -> None:
+    run = Run("backfill", params(**conf) if place == "conf" else {})
+    request = request_of("orders", run, params(**conf) if place == "params" else {}, lambda: True)
+    assert request.interval == Interval(T0_MS, T0_MS + 3_600_000)
+
+
+@pytest.mark.parametrize("run_type", ["scheduled", "manual", "asset_triggered"])
+def test_only_a_backfill_asks_for_the_batch_of_its_run(run_type: str) -> None:
+    def asked() -> bool:
+        raise AssertionError
+
+    assert request_of("orders", Run(run_type), {}, asked).mode == "incremental"
+    assert request_of("orders", Run(run_type, params(mode="interval")), {}, asked).mode == "interval"
+
+
 def test_from_and_to_make_an_interval() -> None:
     conf = {"orders.from": "2026-11-28T00:00:00Z", "orders.to": "2026-11-28T02:00:00+01:00"}
     assert request_of("orders", Run(conf=conf), {}).interval == Interval(T0_MS, T0_MS + 3_600_000)
@@ -107,6 +133,20 @@ def test_what_cannot_be_done_fails(conf: dict[str, Any], named: str) -> None:
 def test_a_backfill_without_an_interval_names_the_remedy(start: datetime | None, end: datetime | None) -> None:
     run = Run("backfill", data_interval_start=start, data_interval_end=end)
     with pytest.raises(ConfigurationError, match="CronDataIntervalTimetable"):
+        request_of("orders", run, {})
+
+
+@pytest.mark.parametrize("hours", [0, -1])
+def test_times_that_a_person_gave_in_the_wrong_order_are_what_the_error_names(hours: int) -> None:
+    conf = {"orders.from": T0.isoformat(), "orders.to": (T0 + hours * HOUR).isoformat()}
+    with pytest.raises(ConfigurationError, match=r"Give orders\.to a later instant") as refused:
+        request_of("orders", Run(conf=conf), {})
+    assert "Timetable" not in str(refused.value)
+
+
+def test_a_run_whose_data_interval_has_no_length_may_be_given_times() -> None:
+    run = Run("manual", {"orders.mode": "interval"}, data_interval_start=T0, data_interval_end=T0)
+    with pytest.raises(ConfigurationError, match=r"Give orders\.from and orders\.to, or a schedule"):
         request_of("orders", run, {})
 
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,13 +20,24 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from shardbatch import KinesisStream, Policies, SQLLeases, Staging, StreamBatch, errors
+from shardbatch.core.rows import SHARD_LEASE, Namespace
 from shardbatch.core.start import Work
 from shardbatch.operators import commit as commits
 from shardbatch.operators.commit import CommitOperator
+from shardbatch.stores.sql import SQLStore
 from shardbatch.tasks import steps as hooked
 from tests.support.scripted import ScriptedStream
+from tests.support.statsd import StatsD
+from tests.support.waiting import wait_until
 
 WORK = "orders.work"
+
+
+class Kept(dict[str, Any]):
+    """The state store of the group's asset."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = json.loads(json.dumps(value))
 
 
 @dataclass
@@ -37,12 +50,16 @@ class Runs:
 
     dag: DAG
     stream: ScriptedStream
+    folder: Path
     states: dict[str, dict[str, str | None]] = field(default_factory=lambda: defaultdict(dict))
     finished: set[str] = field(default_factory=set)
     pushed: dict[str, dict[tuple[str, str], Any]] = field(default_factory=lambda: defaultdict(dict))
     tries: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     events: list[dict[str, Any]] = field(default_factory=list)
     confs: dict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+    kept: Kept = field(default_factory=Kept)
+    types: dict[str, str] = field(default_factory=lambda: defaultdict(lambda: "scheduled"))
+    interval: tuple[Any, Any] = (None, None)
 
     def execute(self, run: str, name: str, clearing: int = 0, dies_at: str = "") -> Any:
         """One try of a task; ``dies_at`` is the output at which its worker dies, ``end`` after its last line."""
@@ -67,13 +84,16 @@ class Runs:
             "dag_run": SimpleNamespace(
                 dag_id="d",
                 run_id=run,
-                run_type="scheduled",
+                run_type=self.types[run],
                 conf=self.confs[run],
+                data_interval_start=self.interval[0],
+                data_interval_end=self.interval[1],
                 clear_number=clearing,
                 start_date=None,
             ),
             "params": {},
             "outlet_events": outlets,
+            "asset_state_store": defaultdict(lambda: self.kept),
         }
         if name == "freeze":  # templates of the task
             task.handed = pushed.get(("orders.claim", "batch_id"))
@@ -89,6 +109,14 @@ class Runs:
             if name == "commit":
                 task.outlets = before
         return answer
+
+    def leases(self) -> list[Any]:
+        """The lease rows of all scopes."""
+        store = SQLStore(f"sqlite:///{self.folder / 'leases.db'}", create=False)
+        try:
+            return list(store.list(SHARD_LEASE, Namespace("etl", "orders"), None))
+        finally:
+            store.close()
 
     def upto(self, run: str, last: str, **more: Any) -> Any:
         """The tasks of a run up to one; its answer."""
@@ -116,7 +144,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, connection: Callable[..., None], tmp_p
         ),
     ):
         EmptyOperator(task_id="work") >> EmptyOperator(task_id="notify", trigger_rule="all_done")
-    made = Runs(dag, stream)
+    made = Runs(dag, stream, tmp_path)
 
     def run_state(dag_id: str, run_id: str) -> str:
         return "success" if run_id in made.finished else "running"
@@ -291,6 +319,39 @@ def test_the_event_of_a_commit_that_died_after_its_decision_is_made_by_the_next_
     assert event["records"] == 2
 
 
+@pytest.mark.parametrize("committed", [False, True], ids=["frozen", "committed"])
+def test_a_run_that_a_backfill_processes_again_finishes_or_replays_its_batch_and_reads_no_interval(
+    runs: Runs, committed: bool, statsd: StatsD
+) -> None:
+    runs.stream.put("a", "b")
+    runs.states["r1"] = {WORK: "success"}
+    runs.upto("r1", "commit" if committed else "freeze")
+    batch_id = runs.pushed["r1"]["orders.freeze", "batch_id"]
+    runs.types["r1"] = "backfill"  # its id, and all else, stays
+    runs.interval = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 1, tzinfo=UTC))
+    assert runs.execute("r1", "claim", clearing=1) == []
+    assert runs.pushed["r1"]["orders.claim", "outcome"] == ("replay" if committed else "own_batch")
+    runs.execute("r1", "freeze", clearing=1)
+    assert runs.pushed["r1"]["orders.freeze", "batch_id"] == batch_id
+    runs.execute("r1", "commit", clearing=1)
+    done = runs.pushed["r1"]["orders.commit", "committed"]
+    assert (done["batch_id"], done["records"], done["newly"]) == (batch_id, 2, not committed)
+    last = "shardbatch.step.duration"
+    wait_until(lambda: len([sent for sent in statsd.sent(step="commit") if sent.name == last]) > committed, 10, "all")
+    assert {sent.tags["mode"] for sent in statsd.sent()} == {"incremental"}
+
+
+def test_a_run_without_a_batch_reads_its_interval_if_a_backfill_processes_it_again(runs: Runs) -> None:
+    runs.execute("r1", "claim")
+    runs.execute("r1", "read")
+    runs.types["r1"] = "backfill"
+    now = datetime.fromtimestamp(runs.stream.now_ms // 1000, UTC)
+    runs.interval = (now - timedelta(hours=2), now - timedelta(hours=1))
+    assert len(runs.execute("r1", "claim", clearing=1)) == 1
+    scopes = {row.scope for row in runs.leases()}
+    assert len(scopes) == 2  # side leases stand beside those of the live application
+
+
 def dying(*_: Any) -> None:
     raise SystemExit("killed")
 
@@ -336,6 +397,26 @@ def test_a_run_that_replays_the_batch_of_another_makes_no_event_although_its_com
         runs.execute("r2", "commit", dies_at="committed")
     runs.execute("r2", "commit")
     assert runs.pushed["r2"]["orders.commit", "committed"]["records"] == 1
+    assert len(runs.events) == 1
+
+
+def test_a_commit_and_an_empty_run_copy_the_watermark_and_only_the_commit_makes_an_event(runs: Runs) -> None:
+    runs.stream.put("a")
+    runs.upto("r1", "freeze")
+    runs.states["r1"] = {WORK: "success"}
+    runs.execute("r1", "commit")
+    (event,) = runs.events
+    resets, first_ms = runs.kept["committed_up_to"]
+    assert resets == 0
+    assert event["committed_up_to_ms"] == first_ms
+    assert datetime.fromisoformat(event["committed_up_to"]).timestamp() * 1000 == first_ms
+    assert runs.kept["watermark"] == event
+    runs.finished.add("r1")
+    runs.stream.now_ms += 600_000
+    with pytest.raises(DownstreamTasksSkipped):
+        runs.upto("r2", "freeze")
+    runs.execute("r2", "commit")
+    assert runs.kept["committed_up_to"] == [0, first_ms + 600_000]
     assert len(runs.events) == 1
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.triggers.temporal import DateTimeTrigger
-from airflow.sdk import DAG, BaseOperator, get_current_context, get_parsing_context, task
+from airflow.sdk import DAG, BaseOperator, ResumableJobMixin, get_current_context, get_parsing_context, task
 
 from shardbatch import KinesisStream, Policies, SQLLeases, Staging, StreamBatch, batch_params
 from shardbatch.landing import layout
@@ -78,6 +78,39 @@ class Waiting(BaseOperator):
         copy(self.of, "waiting", self.manifest_uri, self.attempt)
 
 
+class Job(ResumableJobMixin, BaseOperator):
+    """As operators of Glue and Databricks are: it keeps its job's id in its task's state. Every job succeeds."""
+
+    template_fields = ("manifest_uri", "attempt")
+
+    def __init__(self, *, of: str, root: str, manifest_uri: Any, attempt: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.of = of
+        self.root = root
+        self.manifest_uri = manifest_uri
+        self.attempt = attempt
+
+    def execute(self, context: Any) -> None:
+        self.execute_resumable(context)
+
+    def submit_job(self, context: Any) -> str:
+        copy(self.of, self.root, self.manifest_uri, self.attempt)
+        return f"the job of attempt {self.attempt}"
+
+    def get_job_status(self, external_id: Any, context: Any) -> str:
+        return "SUCCEEDED"
+
+    def is_job_active(self, status: str) -> bool:
+        return False
+
+    def is_job_succeeded(self, status: str) -> bool:
+        return True
+
+    def poll_until_complete(self, external_id: Any, context: Any) -> None: ...
+
+    def get_job_result(self, external_id: Any, context: Any) -> Any: ...
+
+
 def kinds(name: str, batch: StreamBatch) -> None:
     given = {"manifest_uri": batch.manifest_uri, "attempt": batch.attempt}
     work.override(task_id="plain")(name, "plain", **given)
@@ -89,12 +122,13 @@ def kinds(name: str, batch: StreamBatch) -> None:
 
 
 def roots(name: str, batch: StreamBatch) -> None:
-    """One job with a block for each root, and two tasks that are started by words alone."""
+    """One job with a block for each root, two tasks that are started by words alone, and a stock operator's job."""
     one, two = out(name, "one"), out(name, "two")
     second = f"$(test -e {FOLDER / f'changed-{name}'} || echo {two})"
     BashOperator(task_id="job", bash_command=f"{PROGRAM} {one} {second}", env=batch.environment, append_env=True)
     for root in ("three", "four"):
         BashOperator(task_id=root, bash_command=" ".join([PROGRAM, *batch.args, out(name, root)]))
+    Job(task_id="five", of=name, root="five", manifest_uri=batch.manifest_uri, attempt=batch.attempt)
 
 
 def changing(name: str, batch: StreamBatch) -> None:
