@@ -118,6 +118,19 @@ def test_a_commit_that_has_not_sent_its_event_is_at_work_until_its_run_is_over(r
         assert told(rig) == []
 
 
+def test_a_replay_is_at_work_until_its_run_is_over(rig: Rig) -> None:
+    batch_id = committed(rig)
+    owner = str(rig.owner("r1"))
+    rig.verdicts[owner] = Verdict.ACTIVE
+    sent = batches.send_event(batch(rig, batch_id), "clearing", 1)
+    assert rig.store.replace(batch(rig, batch_id), sent)
+    assert told(rig) == []
+    assert rig.store.replace(sent, batches.open_attempt(sent, 1))
+    assert told(rig, discard=True) == [("owner", owner, "it is at work and has 1 batches")]
+    rig.over("r1")
+    assert told(rig) == [("batch", batch_id, "a replay of it was begun and is not decided")]
+
+
 def test_what_stands_in_another_folder_is_told(rig: Rig) -> None:
     batch_id = committed(rig)
     elsewhere = StagingArea(str(rig.folder.parent / "new"))
