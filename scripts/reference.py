@@ -41,6 +41,10 @@ SECTIONS: dict[str, tuple[str, str]] = {
         "staging is set to another folder",
         "operations.md#stagingmoved-staging-is-set-to-another-folder",
     ),
+    "ApplicationRemoved": (
+        "the application was removed",
+        "operations.md#applicationremoved-the-application-was-removed",
+    ),
     "ImportUnfinished": ("an import has not ended", "operations.md#importunfinished-an-import-has-not-ended"),
     "InvalidToken": ("coming from Bloop", "dynamodb.md#coming-from-bloop"),
     "InvalidStream": ("coming from Bloop", "dynamodb.md#coming-from-bloop"),
@@ -213,7 +217,7 @@ def _operator(verb: Verb) -> str:
 def _owner_at_work(verb: Verb) -> str:
     if verb.use_case is None:
         return "the run that it starts leaves it"
-    if verb.archives:
+    if verb.archives or verb.removes:
         return "leaves it"
     return "leaves it, unless forced" if verb.asks else "acts without asking"
 

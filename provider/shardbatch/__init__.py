@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from shardbatch.operators.position_actions import ExportPositionsOperator as ExportPositionsOperator
     from shardbatch.operators.position_actions import ImportPositionsOperator as ImportPositionsOperator
     from shardbatch.operators.read import ReadOperator as ReadOperator
+    from shardbatch.operators.remove_application import RemoveApplicationOperator as RemoveApplicationOperator
     from shardbatch.operators.replay import ReplayBatchOperator as ReplayBatchOperator
     from shardbatch.operators.root_actions import AdoptRootOperator as AdoptRootOperator
     from shardbatch.operators.root_actions import ForgetRootOperator as ForgetRootOperator
@@ -95,6 +96,7 @@ _HOMES = {
     "ReadLimits": "core.limits",
     "ReadOperator": "operators.read",
     "ReleaseOperator": "operators.actions",
+    "RemoveApplicationOperator": "operators.remove_application",
     "ReplayBatchOperator": "operators.replay",
     "ReportOperator": "operators.commit",
     "ResetOperator": "operators.actions",

@@ -151,6 +151,12 @@ class ImportUnfinished(ConfigurationError):
     )
 
 
+class ApplicationRemoved(ConfigurationError):
+    """A person removed this application: nothing of it is claimed, frozen or committed any more."""
+
+    remedy = "Choose another app_name. To use this one again, end its runs, then give 'remove' --free-name."
+
+
 class InvalidToken(ConfigurationError):
     """Positions that are to be imported are not written as their format wants, or contradict themselves."""
 

@@ -29,7 +29,7 @@ PLACES = ("provider", "plugins", "dags", "docs", "tests", "scripts", "benchmarks
 KINDS = {".md", ".py", ".toml"}
 
 #: The sections of the protocol that have rules.
-SECTIONS = "ABCDEFGHILNOTVW"
+SECTIONS = "ABCDEFGHILNOTVWX"
 #: The systems whose cases are cited, each with the prefix of its vectors; TR are traps.
 SYSTEMS = "K|KV|B|BV|R|RV|M|MV|V|VV|TR"
 

@@ -135,7 +135,7 @@ def _argument(argument: Argument) -> Arg:
 
 
 def _command(verb: Verb) -> ActionCommand:
-    more = (*((STAGING,) if verb.staging else ()), *(STREAM if verb.positions else ()))
+    more = (*((STAGING,) if verb.staging else ()), *(STREAM if verb.positions or verb.removes else ()))
     return ActionCommand(
         name=verb.name.rpartition(" ")[2],
         help=verb.help,

@@ -22,6 +22,7 @@ from shardbatch.cli.opened import (
     opened_store,
     person,
     staging_named,
+    stream_named,
 )
 from shardbatch.control import applications as listing
 from shardbatch.control import status as statuses
@@ -111,6 +112,7 @@ def act(verb: Verb, args: Arguments) -> None:
             liveness=liveness_of(leases),
             staging=staging_named(args) if verb.staging else None,
             chosen=chosen,
+            stream=stream_named(args, store, namespace) if verb.removes else None,
         )
     _tell(args, found)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shardbatch.control.verb import Verb
     from shardbatch.hooks.leases import Leases
     from shardbatch.hooks.staging import Staging
+    from shardbatch.hooks.streams import Stream
 
 
 @contextmanager
@@ -66,6 +67,17 @@ def staging_named(args: Arguments) -> Staging | None:
     from shardbatch.hooks.settings import default_staging, staging_of
 
     return staging_of(args.staging, "--staging") if args.staging else default_staging()
+
+
+def stream_named(args: Arguments, store: LeaseStore, namespace: Namespace) -> Stream | None:
+    """The stream that an application reads, as its row names it; ``None`` if its service is none that is known here."""
+    from shardbatch.hooks.addresses import is_known, stream_at
+    from shardbatch.run.consumer import Rows
+
+    row = Rows(namespace=namespace, store=store).application()
+    if row is None or not is_known(row.stream_id):
+        return None
+    return stream_at(row.stream_id, args.conn_id or None, args.region)
 
 
 def liveness_of(leases: Leases) -> Liveness:

@@ -4,13 +4,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
+from shardbatch.control.action import STAGING
 from shardbatch.core.batch import Batch
 from shardbatch.core.cleaning import BatchFolder, CleanedLanding, SliceFolder
 from shardbatch.core.lease import Lease
+from shardbatch.core.ports import Landing
 from shardbatch.core.rows import Namespace
 from shardbatch.core.shortlist import shortlist
 from shardbatch.errors import ConfigurationError
+
+
+def cleaned(landing: Landing | None) -> CleanedLanding:
+    """The staging area, from which files can be removed.
+
+    :raises ConfigurationError: if none is given, or its class cannot remove any.
+    """
+    if landing is None:
+        raise ConfigurationError("Clean-up removes files of the staging folder, and none is given.", remedy=STAGING)
+    if not hasattr(landing, "cleaner"):
+        raise ConfigurationError(
+            f"The staging area {landing.uri} cannot be cleaned.",
+            remedy="Its class lacks a cleaner (shardbatch.core.cleaning.Cleaner); remove old files yourself.",
+        )
+    return cast(CleanedLanding, landing)
 
 
 def require_own_rows(

@@ -13,8 +13,8 @@ from datetime import timedelta
 from functools import partial
 from typing import cast
 
-from shardbatch.control.action import STAGING, Action, Done, Stays
-from shardbatch.control.clean_guard import require_own_rows
+from shardbatch.control.action import Action, Done, Stays
+from shardbatch.control.clean_guard import cleaned, require_own_rows
 from shardbatch.control.clean_outputs import Outputs
 from shardbatch.control.set_aside import move_on
 from shardbatch.core import batch as batches
@@ -23,9 +23,8 @@ from shardbatch.core.batch import DROPPED, KEPT, Batch, BatchState
 from shardbatch.core.cleaning import BatchFolder, CleanedLanding, SliceFolder, unused
 from shardbatch.core.lease import Lease
 from shardbatch.core.manifest import Manifest, digest
-from shardbatch.core.ports import Landing
 from shardbatch.core.rows import BATCH, SHARD_LEASE
-from shardbatch.errors import ConfigurationError, ShardbatchError, StagingError, UnsupportedSchema
+from shardbatch.errors import ShardbatchError, StagingError, UnsupportedSchema
 from shardbatch.run.batch_status import in_bytes
 from shardbatch.run.settle import mark, void_absent
 from shardbatch.run.staging_place import stands_in
@@ -52,20 +51,9 @@ def clean_up(action: Action, *, archive_for: timedelta = ARCHIVE_FOR) -> tuple[C
     """
     action.begin()
     action.require_version()
-    sweep = _Sweep(action, _cleaned(action.landing), archive_for)
+    sweep = _Sweep(action, cleaned(action.landing), archive_for)
     sweep.run()
     return sweep.answer()
-
-
-def _cleaned(landing: Landing | None) -> CleanedLanding:
-    if landing is None:
-        raise ConfigurationError("Clean-up removes files of the staging folder, and none is given.", remedy=STAGING)
-    if not hasattr(landing, "cleaner"):
-        raise ConfigurationError(
-            f"The staging area {landing.uri} cannot be cleaned.",
-            remedy="Its class lacks a cleaner (shardbatch.core.cleaning.Cleaner); remove old files yourself.",
-        )
-    return cast(CleanedLanding, landing)
 
 
 #: What an answer calls the things that go, and of what it counts bytes.

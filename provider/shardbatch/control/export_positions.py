@@ -25,7 +25,7 @@ from shardbatch.core.ports import Source
 from shardbatch.core.rows import BATCH, INTERVAL
 from shardbatch.core.shard import Shard
 from shardbatch.errors import ImportUnfinished, LeaseLost
-from shardbatch.run.consumer import Rows
+from shardbatch.run.consumer import Rows, require_there
 from shardbatch.run.enrol import check
 
 _AGAIN, _GAP, _NOT_READ, _UNFINISHED = "read again", "gap", "not read", "unfinished"
@@ -37,6 +37,7 @@ def export_positions(rows: Rows, *, source: Source, form: PositionFormat) -> Exp
     The stream is asked for its shards: one that has no row yet must not be missing.
 
     :raises ApplicationUnknown: if there is no such application.
+    :raises ApplicationRemoved: if it was removed.
     :raises ImportUnfinished: if its leases are still being imported.
     :raises StreamRecreated: if the stream is another one than its checkpoints belong to.
     :raises LeaseLost: if a reset holds leases of it, or a run writes them all the while.
@@ -71,6 +72,7 @@ def export_positions(rows: Rows, *, source: Source, form: PositionFormat) -> Exp
 
 def _require_whole(application: Application, form: PositionFormat, identity: Callable[[], str]) -> None:
     """See that an application is all there, and reads a stream that the format has a word for."""
+    require_there(application)
     if application.importing is not None:
         raise ImportUnfinished(f"Nothing of {application.namespace} can be exported: {application.importing}.")
     form.require_stream(application.stream_id)

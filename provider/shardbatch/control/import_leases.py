@@ -21,7 +21,7 @@ from shardbatch.core.lease import Lease
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.taken import Taken
 from shardbatch.errors import ConfigurationError, LeaseLost
-from shardbatch.run.consumer import first_count
+from shardbatch.run.consumer import first_count, require_there
 from shardbatch.run.enrol import check
 
 
@@ -59,12 +59,14 @@ def import_leases(action: Action, brought: Import) -> tuple[Done, ...]:
     :raises StreamRecreated: if the application's rows belong to another stream.
     :raises ConfigurationError: if the application has leases of its own.
     :raises LeaseLost: if a run makes the application at this moment.
+    :raises ApplicationRemoved: if an application of this name was removed.
     """
     store, dry_run = action.store, action.dry_run
     if not dry_run:
         store.prepare()
     application = None if dry_run and store.pending() else action.application()
     if application is not None:
+        require_there(application)
         check(application, brought.identity)
         if application.importing is None:
             return _same(action, brought)
@@ -139,7 +141,7 @@ def _write(action: Action, brought: Import, complete_from_ms: int) -> tuple[Done
         _bring_intervals(action, brought.carried.intervals)
     brought.last()
     while row.importing is not None and not action.store.replace(row, _ended(row, brought, note, complete_from_ms)):
-        row = action.expect_application()
+        row = require_there(action.expect_application())
     return (Done("application", str(action.namespace), "", "imported", effect=f"reads {brought.identity}"), *told)
 
 
@@ -159,7 +161,7 @@ def _begin(action: Action, brought: Import, note: str) -> Application:
     fresh = brought.carried.on(fresh)
     if action.store.create(fresh):
         return fresh
-    row = action.expect_application()
+    row = require_there(action.expect_application())
     if row.importing is None:
         raise LeaseLost(f"The application {action.namespace} was made by another just now.")
     return row

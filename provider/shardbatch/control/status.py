@@ -18,7 +18,7 @@ from shardbatch.core.rows import BATCH, Namespace
 from shardbatch.core.watermark import UNKNOWN, Watermark, lesser, watermark
 from shardbatch.errors import ConfigurationError
 from shardbatch.run.batch_status import BatchStatus, IntervalsStatus, batch_status, intervals_status
-from shardbatch.run.consumer import Rows
+from shardbatch.run.consumer import Rows, require_there
 from shardbatch.run.intervals import highest_numbers
 
 
@@ -108,7 +108,8 @@ def status(store: LeaseStore, namespace: Namespace, clock: Clock = SYSTEM_CLOCK)
     :param clock: default: this machine's. Looks at a shard that lie in its future tell nothing.
     :raises ConfigurationError: if the store has no such application.
     """
-    application, rows = look_at(store, namespace)
+    known = Rows(namespace=namespace, store=store)
+    application, rows = known.expect_application(), known.leases()  # of one that was removed, too
     leases = _shards(rows, application, clock)
     unfinished: list[Batch] = []
     aside: list[Batch] = []
@@ -189,9 +190,10 @@ def look_at(store: LeaseStore, namespace: Namespace) -> tuple[Application, list[
     """One look at the rows of a live application: its own, and then its leases.
 
     :raises ApplicationUnknown: if the store has no such application.
+    :raises ApplicationRemoved: if it was removed, so that there is nothing to wait for.
     """
     rows = Rows(namespace=namespace, store=store)
-    return rows.expect_application(), rows.leases()
+    return require_there(rows.expect_application()), rows.leases()
 
 
 def _shards(rows: Iterable[Lease], application: Application, clock: Clock) -> tuple[ShardStatus, ...]:

@@ -83,6 +83,8 @@ class Verb:
         on; default no.
     :param positions: whether it takes positions in some format; then it asks the stream, too, and may make the tables
         of the lease store. Default no.
+    :param removes: whether it removes an application: then it reaches what that registered with its stream, and leaves
+        what a run is at work on. Default no.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Verb:
     places: bool = False
     archives: bool = False
     positions: bool = False
+    removes: bool = False
 
     @property
     def would(self) -> str:

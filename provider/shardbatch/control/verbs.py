@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.control.position_verbs import IMPORT_POSITIONS
+from shardbatch.control.remove_verb import REMOVE
 from shardbatch.control.verb import FORCE, Argument, UseCase, Verb
 
 if TYPE_CHECKING:
@@ -328,6 +329,7 @@ GC = Verb(
     archives=True,
 )
 
+
 #: Its run is started by Airflow, each way in by its own means.
 REPLAY = Verb(
     name="replay",
@@ -373,7 +375,7 @@ VERBS: dict[str, Verb] = {
     verb.name: verb
     for verb in (
         *(RELEASE, PARK, UNPARK, SET_ASIDE, DROP, ACCEPT_GAP, RESET),
-        *(FORGET_ROOT, ADOPT_ROOT, SUM_MARKERS, GC),
+        *(FORGET_ROOT, ADOPT_ROOT, SUM_MARKERS, GC, REMOVE),
         *(REPLAY, IMPORT_POSITIONS, MIGRATE),
     )
 }

@@ -99,6 +99,9 @@ class Application(Row):
     and had no child. ``reset_count`` counts resets and restarts.
     ``complete_from_ms`` is the instant up to which a person had records passed over, or another library had read them;
     ``None``: no other than the start.
+
+    ``removed`` says who removed the application, when and why: from then on nothing of it is claimed, frozen or
+    committed (PROTOCOL X). ``removed_from`` is the staging folder that its files are removed from.
     """
 
     table = APPLICATION
@@ -126,6 +129,8 @@ class Application(Row):
     reset_count: int = field(default=0, metadata=INT)
     complete_from_ms: int | None = field(default=None, metadata=INT)
     listed_over: tuple[str, ...] = field(default=(), metadata=TEXTS_IF_ANY)
+    removed: str | None = field(default=None, metadata=TEXT)
+    removed_from: str | None = field(default=None, metadata=TEXT)
 
     @property
     def root_start(self) -> Position:
@@ -235,6 +240,14 @@ class Application(Row):
         return replace(
             self, shown_intervals=tuple(sorted({*self.shown_intervals, interval})), row_count=self.row_count + 1
         )
+
+    def closed(self, note: str, staging: str) -> Application:
+        """Removed from now on, with its files in a staging folder."""
+        return replace(self.acted(note), removed=note, removed_from=staging)
+
+    def reopened(self, note: str) -> Application:
+        """Not removed after all: a run was at work, and nothing is gone."""
+        return replace(self.acted(note), removed=None, removed_from=None)
 
     def migrated(self, note: str) -> Application:
         """In this code's schema version; that of the version before does not work on it any more."""

@@ -74,7 +74,9 @@ def watermark(application: Application, leases: Sequence[Lease], tips: Mapping[s
     seen = _seen(rows, tips or {})
     found = [Hold(lease.shard_id, _of_row(lease, seen)) for lease in rows.values() if not lease.completed]
     found += [Hold(lease.shard_id, None) for lease in rows.values() if lease.completed and _is_reset(lease)]
-    if application.importing is not None:
+    if application.removed is not None:
+        found.append(Hold("an application that was removed", None))
+    elif application.importing is not None:
         found.append(Hold("leases of another library that are being taken over", None))
     elif not rows:
         # A restart may have removed them: what was listed before it tells nothing any more.

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -16,8 +17,12 @@ from shardbatch.hooks.stream_fields import START, Choices, choose, position_of, 
 from shardbatch.sources.kinesis.options import Deaggregate, FanOut, StreamName, no_stream, service_limits
 
 if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
     from shardbatch.core.ports import Source
     from shardbatch.core.position import Position
+    from shardbatch.core.registered import Registered
+    from shardbatch.sources.kinesis.registration import Registration
 
 CHOICES: Choices = (*START, ("deaggregate", Deaggregate, ""), ("fan_out", FanOut, ""))
 TEXTS = ("name", "stream_arn", "aws_conn_id", "region_name", "start", "deaggregate", "fan_out")
@@ -115,13 +120,7 @@ class KinesisStream:
         :param budget: time that one task reads; ``None``: without end, so that there is nothing to be too slow for.
         :raises ConfigurationError: if the connection or a library is missing.
         """
-        client = aws_client(
-            "kinesis",
-            self.aws_conn_id,
-            region_for(self.address, self.region_name),
-            retries={"total_max_attempts": 1, "mode": "standard"},  # the source itself retries, at the shard's pace
-            max_pool_connections=64,
-        )
+        client = self._client()
         from shardbatch.sources.kinesis.options import KinesisOptions
         from shardbatch.sources.kinesis.source import KinesisSource
 
@@ -133,6 +132,66 @@ class KinesisStream:
         if budget is not None:
             options = replace(options, fan_out=FanOut(self.fan_out), app_name=app_name, budget=budget)
         return KinesisSource(client, self.address, options=options)
+
+    def registered(self, app_name: str) -> Registered:
+        """The consumer of fan-out that an application may have here; no call is made yet."""
+        from shardbatch.sources.kinesis.registration import consumer_name
+
+        return LazyConsumer(self, consumer_name(app_name))
+
+    def _client(self) -> KinesisClient:
+        """A client of the service.
+
+        :raises ConfigurationError: if the connection or a library is missing.
+        """
+        made: KinesisClient = aws_client(
+            "kinesis",
+            self.aws_conn_id,
+            region_for(self.address, self.region_name),
+            retries={"total_max_attempts": 1, "mode": "standard"},  # the source itself retries, at the shard's pace
+            max_pool_connections=64,
+        )
+        return made
+
+
+@dataclass(frozen=True)
+class LazyConsumer:
+    """Implements :class:`shardbatch.core.registered.Registered`; the client is made when it is asked.
+
+    :param stream: the stream that it is registered with.
+    :param name: its own name.
+    """
+
+    stream: KinesisStream
+    name: str
+
+    def stands(self) -> bool:
+        """Whether the service has it; not where the stream is gone.
+
+        :raises ShardbatchError: if the service cannot be asked, or refuses.
+        """
+        with self._opened() as registration:
+            return registration.stands()
+
+    def take_away(self) -> bool:
+        """Remove it; whether there was one.
+
+        :raises ShardbatchError: if the service cannot be asked, or refuses.
+        """
+        with self._opened() as registration:
+            return registration.take_away()
+
+    @contextmanager
+    def _opened(self) -> Iterator[Registration]:
+        from shardbatch.core.ports import SYSTEM_CLOCK
+        from shardbatch.sources.kinesis.calls import Caller
+        from shardbatch.sources.kinesis.options import KinesisOptions
+        from shardbatch.sources.kinesis.registration import Registration
+
+        client = self.stream._client()
+        with closing(client):
+            caller = Caller(client, StreamName.parse(self.stream.address), SYSTEM_CLOCK, KinesisOptions())
+            yield Registration(caller, self.name)
 
 
 def stream_at(arn: str, aws_conn_id: str | None, region_name: str | None) -> KinesisStream:

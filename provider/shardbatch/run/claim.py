@@ -27,7 +27,7 @@ from shardbatch.run.attempt import require_kept
 from shardbatch.run.batch_status import utc
 from shardbatch.run.consumer import Consumer, Verdicts
 from shardbatch.run.coverage import require_covered
-from shardbatch.run.enrol import add_rows, enrol
+from shardbatch.run.enrol import add_rows, enrol, look_again
 from shardbatch.run.expiry import warn_of_expiry
 from shardbatch.run.instants import reached, require_instants
 from shardbatch.run.listing import find_parents, list_shards, listing_begins, note_whole
@@ -97,6 +97,7 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     :raises StagingMissing: if the staging folder does not exist, and this application has rows.
     :raises StagingMoved: if unfinished slices or batches are in another staging folder than this run's.
     :raises UnsupportedSchema: if the application's rows are not of this version.
+    :raises ApplicationRemoved: if a person removed the application.
     """
     me = str(owner)
     consumer.store.prepare()
@@ -108,6 +109,7 @@ def claim(consumer: Consumer, owner: Owner, looks: Looks | None = None) -> Claim
     consumer = with_archive(consumer)
     verdicts = Verdicts(consumer, me)
     rows = consumer.leases()
+    application = look_again(consumer, application)
     stamped = read_batches(consumer, rows)
     measure_state(consumer, application, rows, stamped)
     held = unfinished(consumer, me, verdicts, stamped) or _adopt_gone(

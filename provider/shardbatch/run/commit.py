@@ -81,6 +81,7 @@ def commit(
     :raises StagingError: if a root that needs a marker cannot be reached; nothing was changed.
     :raises OutputTaken: if such a root belongs to another application; nothing was changed.
     :raises UnsupportedSchema: if the application's rows are not of this version.
+    :raises ApplicationRemoved: if a person removed the application.
     """
     me = str(owner)
     application = consumer.require_version()

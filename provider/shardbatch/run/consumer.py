@@ -21,7 +21,7 @@ from shardbatch.core.policies import ClaimOptions, Outputs, Policies
 from shardbatch.core.ports import SYSTEM_CLOCK, Clock, Landing, LeaseStore, Liveness, Say, Source, Verdict
 from shardbatch.core.position import TRIM_HORIZON, Position
 from shardbatch.core.rows import APPLICATION, BATCH, SCHEMA_VERSION, SHARD_LEASE, Key, Namespace
-from shardbatch.errors import ApplicationUnknown, OwnerUnknown, StoreNotFound, UnsupportedSchema
+from shardbatch.errors import ApplicationRemoved, ApplicationUnknown, OwnerUnknown, StoreNotFound, UnsupportedSchema
 
 log = logging.getLogger("shardbatch")
 
@@ -53,6 +53,16 @@ class Rows:
         return row
 
     def require_version(self) -> Application | None:
+        """Check that the application's rows, if it has any, are of this code's version, and that it was not removed.
+        Returns its own row.
+
+        :raises UnsupportedSchema: if they are of the version before, or of another that this one does not read.
+        :raises ApplicationRemoved: if a person removed it.
+        """
+        row = self.require_schema()
+        return None if row is None else require_there(row)
+
+    def require_schema(self) -> Application | None:
         """Check that the application's rows, if it has any, are of this code's version. Returns its own row.
 
         :raises UnsupportedSchema: if they are of the version before, or of another that this one does not read.
@@ -129,6 +139,16 @@ class Consumer(Rows):
         """Close the connections of the source and the store."""
         self.source.close()
         self.store.close()
+
+
+def require_there(row: Application) -> Application:
+    """The row of an application that was not removed (PROTOCOL X1).
+
+    :raises ApplicationRemoved: if it was.
+    """
+    if row.removed is not None:
+        raise ApplicationRemoved(f"The application {row.namespace} was removed: {row.removed}.")
+    return row
 
 
 def first_count() -> int:

@@ -20,6 +20,7 @@ from shardbatch.core.shard import Shard
 from shardbatch.core.shortlist import shortlist
 from shardbatch.core.slice import Gap
 from shardbatch.errors import (
+    ApplicationRemoved,
     ApplicationTaken,
     ConfigurationError,
     GapFound,
@@ -143,6 +144,24 @@ def check(row: Application, identity: str) -> None:
         raise StreamRecreated(
             f"The stream of {row.namespace} is {identity}, but its checkpoints belong to {row.stream_id}."
         )
+
+
+def look_again(consumer: Consumer, application: Application) -> Application:
+    """The application's row as a claim goes by it that has listed the leases since it enrolled.
+
+    If these were removed meanwhile, the row says so. If the application was begun anew since, its new start counts: by
+    the old one, new shards would begin elsewhere (PROTOCOL X3).
+
+    :raises ApplicationRemoved: if the application was removed.
+    :raises StreamRecreated: if it was begun anew on another stream.
+    """
+    row = consumer.require_version()
+    if consumer.interval is not None:
+        return application
+    if row is None:
+        raise ApplicationRemoved(f"The application {consumer.namespace} was removed while a run claimed.")
+    check(row, application.stream_id)
+    return row
 
 
 def require_same_stream(consumer: Consumer) -> None:

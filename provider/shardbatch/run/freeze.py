@@ -91,10 +91,11 @@ def freeze(
     :raises BatchParked: if it waits for a person.
     :raises AttemptAlive: if an older attempt still shows life.
     :raises UnsupportedSchema: if the application's rows are not of this version.
+    :raises ApplicationRemoved: if a person removed the application.
     """
     me = str(owner)
-    consumer.require_version()
     for _ in range(MOST_ROUNDS):
+        consumer.require_version()  # in each: an application that was removed meanwhile has nothing to freeze
         if consumer.replay is not None:
             told = find_committed(consumer.store, consumer.namespace, consumer.replay)
             may_replay(told)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shardbatch.control.action import Done
     from shardbatch.control.verb import Verb
     from shardbatch.core.ports import LeaseStore, Liveness
+    from shardbatch.core.registered import Registered
     from shardbatch.core.rows import Namespace
 
 #: Rows that an answer names one by one; of more it has the counts.
@@ -110,7 +111,8 @@ def act(
     :param liveness: says whether an owner is over.
     :param staging: opened for a verb that reaches staging.
     :param chosen: what the use-case takes.
-    :param stream: opened for a verb that takes positions.
+    :param stream: opened for a verb that takes positions, and asked by one that removes an application for what that
+        registered; ``None``: a stream of a service that knows no such thing.
     """
     needs: dict[str, Any] = {}
     if verb.positions:
@@ -118,8 +120,10 @@ def act(
         with contextlib.closing(source_of(stream)) as source:
             given = {**chosen, "form": way_of(chosen["form"]).form, "source": source}
             return verb.act(store, namespace, actor=actor, reason=reason, dry_run=preview, **given)
-    if verb.asks or verb.archives:
+    if verb.asks or verb.archives or verb.removes:
         needs["liveness"] = liveness
+    if verb.removes:
+        needs["registered"] = None if stream is None else registered_of(stream, namespace.app_name)
     if verb.staging:
         needs["landing"] = None if staging is None else staging.open()
     if verb.places:
@@ -129,6 +133,12 @@ def act(
     if verb.archives and chosen["archive_for"] is None:
         chosen = {**chosen, "archive_for": archive_setting()}
     return verb.act(store, namespace, actor=actor, reason=reason, dry_run=preview, **needs, **chosen)
+
+
+def registered_of(stream: Stream, app_name: str) -> Registered | None:
+    """What an application may have registered with a stream, if its service knows such a thing."""
+    made: Callable[[str], Registered] | None = getattr(stream, "registered", None)
+    return None if made is None else made(app_name)
 
 
 def _actor(context: Mapping[str, Any], leases: Leases) -> str:

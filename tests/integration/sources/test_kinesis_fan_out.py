@@ -321,6 +321,30 @@ def test_a_removal_that_is_refused_is_said_and_fails_nothing(world: World, caplo
     assert "stays registered" in caplog.text
 
 
+def test_a_person_who_removes_it_is_told_whether_it_was_there_and_what_was_refused(world: World) -> None:
+    found = fanned(world)._registration
+    assert found is not None
+    assert (found.name, found.stands(), found.take_away()) == (CONSUMER, False, False)
+    world.client.register_stream_consumer(StreamARN=arn(world), ConsumerName=CONSUMER)
+    assert found.stands()
+    for operation in ("DescribeStreamConsumer", "DeregisterStreamConsumer"):
+        world.server.faults.add(operation, "error", error="AccessDeniedException", message="no")
+    with pytest.raises(SourceError, match="AccessDeniedException"):
+        found.stands()
+    with pytest.raises(SourceError, match="AccessDeniedException"):
+        found.take_away()
+    assert consumers(world) == [CONSUMER]
+    assert found.take_away()
+    assert consumers(world) == []
+
+
+def test_a_stream_that_is_gone_has_no_consumer(world: World) -> None:
+    found = fanned(world)._registration
+    assert found is not None
+    world.client.delete_stream(StreamName=STREAM, EnforceConsumerDeletion=True)
+    assert (found.stands(), found.take_away()) == (False, False)
+
+
 def test_a_consumer_that_may_not_be_there_is_not_said_to_cost_money(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -27,10 +27,12 @@ from shardbatch import (
     KinesisStream,
     ParkBatchOperator,
     ReleaseOperator,
+    RemoveApplicationOperator,
     ReplayBatchOperator,
     ResetOperator,
     SetAsideBatchOperator,
     SQLLeases,
+    Staging,
     SumMarkersOperator,
     UnparkBatchOperator,
 )
@@ -291,6 +293,14 @@ REFUSED: list[tuple[str, Any, tuple[str, ...], dict[str, Any], str]] = [
     ("adopt-root", AdoptRootOperator, ("--root", "/lake"), {"root": "/lake"}, "Give --staging (staging= of the"),
     ("sum-markers", SumMarkersOperator, ("--root", "/lake"), {"root": "/lake"}, "Give --staging (staging= of the"),
     ("gc", CleanStagingOperator, (), {}, "Give --staging (staging= of the"),
+    ("remove", RemoveApplicationOperator, (), {}, "Give --staging (staging= of the"),
+    (
+        "remove",
+        RemoveApplicationOperator,
+        ("--staging", "/none/at/all"),
+        {"staging": Staging("/none/at/all"), "discard": "{{ false }}"},
+        "StagingMissing",
+    ),
     ("gc", CleanStagingOperator, ("--archive-for", "-1"), {"archive_for": "{{ -1 }}"}, "'-1' is not a number of days"),
     (
         "positions import",

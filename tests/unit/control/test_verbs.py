@@ -39,7 +39,9 @@ OF_AIRFLOW = {"wait_for_completion", "poke_interval"}
 @EACH
 def test_every_verb_is_a_command_with_its_arguments(verb: Verb) -> None:
     flags = {flag for argument in command(verb.name).args for flag in argument.flags if not SHORT.fullmatch(flag)}
-    more = ({"--staging"} if verb.staging else set()) | ({"--conn-id", "--region"} if verb.positions else set())
+    more = ({"--staging"} if verb.staging else set()) | (
+        {"--conn-id", "--region"} if verb.positions or verb.removes else set()
+    )
     assert flags == COMMON | more | {argument.flag for argument in verb.arguments}
     assert command(verb.name).help == verb.help
 
@@ -84,7 +86,8 @@ def test_its_use_case_takes_what_is_chosen(verb: Verb) -> None:
     assert verb.use_case is not None
     parameters = inspect.signature(verb.use_case()).parameters
     wanted = {"action"} | {argument.name for argument in verb.arguments} - OF_ACTION
-    assert set(parameters) == wanted | ({"place"} if verb.places else set())
+    more = ({"place"} if verb.places else set()) | ({"registered"} if verb.removes else set())
+    assert set(parameters) == wanted | more
 
 
 @EACH
@@ -107,7 +110,7 @@ def test_the_table_is_read_without_any_use_case() -> None:
         "print(sorted(name for name in sys.modules if name.startswith('shardbatch.')))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    loaded = ["", ".position_verbs", ".verb", ".verbs"]
+    loaded = ["", ".position_verbs", ".remove_verb", ".verb", ".verbs"]
     assert done.stdout.strip() == str([f"shardbatch.control{name}" for name in loaded])
 
 

@@ -136,6 +136,8 @@ ROWS: dict[str, Row] = {
         reset_count=13,
         complete_from_ms=14,
         listed_over=("s-9",),
+        removed="by bob",
+        removed_from="s3://bucket/staging",
     ),
     "application, bare": Application(NAMESPACE, "arn@1", TRIM_HORIZON, 1),
     "interval_output, full": IntervalOutput(NAMESPACE, (3, 1_800_000_000_000), 7, 2, ("out", "réjects")),

@@ -112,7 +112,7 @@ NEVER = {
 }
 #: Rows that are made and removed: no transition of a row.
 MADE = {("*", "free", "L1"), ("*", "completed", "L1")}
-REMOVED = {(state, "*", "L13") for state in ("free", "held", "landed", "waiting", "completed", "reset")}
+REMOVED = {(state, "*", "L13") for state in ("free", "held", "landed", "waiting", "stamped", "completed", "reset")}
 
 NAMESPACE = Namespace("etl", "orders")
 SHARD = Shard("s", ("p",), KeyRange(0, 9))

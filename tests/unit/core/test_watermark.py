@@ -119,6 +119,7 @@ def test_what_a_reset_holds_and_an_unfinished_import_make_it_unknown() -> None:
     held = row("a", "0-99", T0, lease_owner=str(ResetHolder("r1")))
     assert watermark(ranged(), [held]).ms is None
     assert watermark(ranged(importing="by ann"), [row("a", "0-99", T0)]).ms is None
+    assert watermark(ranged(removed="by ann"), [row("a", "0-99", T0)]).ms is None
     assert watermark(ranged(), []).ms is None
 
 

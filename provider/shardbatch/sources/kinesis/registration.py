@@ -9,7 +9,7 @@ import threading
 from hashlib import sha256
 from typing import Any
 
-from shardbatch.errors import ShardNotFound, SourceError, Throttled
+from shardbatch.errors import ShardNotFound, SourceError, StreamNotFound, Throttled
 from shardbatch.sources.kinesis.calls import Caller
 from shardbatch.sources.kinesis.listing import describe, missing
 from shardbatch.sources.kinesis.refusals import StreamBusy
@@ -35,7 +35,7 @@ class Registration:
 
     def __init__(self, caller: Caller, name: str) -> None:
         self._caller = caller
-        self._name = name
+        self.name = name
         self._lock = threading.Lock()
         self._stream_arn = caller.stream.arn
         self._arn: str | None = None
@@ -71,19 +71,37 @@ class Registration:
     def remove(self) -> None:
         """Take the consumer away, if there is one. A refusal is said in the log, for nothing else depends on it: as a
         warning where it was used, else it may be that there is none."""
+        try:
+            if self.take_away():
+                log.info("The consumer %s was removed.", self.name)
+        except SourceError as error:
+            if self.used:
+                log.warning("The consumer %s stays registered, which costs money: %s", self.name, error)
+            else:
+                log.info("If a run left the consumer %s, it stays registered: %s", self.name, error)
+
+    def take_away(self) -> bool:
+        """Take the consumer away; whether there was one.
+
+        :raises SourceError: if the service refuses.
+        """
         with self._lock:
             self._arn, self._active = None, False
             try:
                 self._deregister()
-            except ShardNotFound:
-                return
-            except SourceError as error:
-                if self.used:
-                    log.warning("The consumer %s stays registered, which costs money: %s", self._name, error)
-                else:
-                    log.info("If a run left the consumer %s, it stays registered: %s", self._name, error)
-            else:
-                log.info("The consumer %s was removed.", self._name)
+            except (ShardNotFound, StreamNotFound):
+                return False
+            return True
+
+    def stands(self) -> bool:
+        """Whether the service has the consumer: not where the stream is gone.
+
+        :raises SourceError: if the service refuses to say.
+        """
+        try:
+            return bool(self._described())
+        except StreamNotFound:
+            return False
 
     def _deregister(self) -> None:
         patience = self._caller.patience()
@@ -108,8 +126,8 @@ class Registration:
         except ShardNotFound as error:
             raise missing(self._caller) from error.__cause__
         except Throttled as error:
-            raise Throttled(f"The consumer {self._name} cannot be registered now.", remedy=TOO_MANY) from error
-        log.info("The consumer %s was registered, for enhanced fan-out.", self._name)
+            raise Throttled(f"The consumer {self.name} cannot be registered now.", remedy=TOO_MANY) from error
+        log.info("The consumer %s was registered, for enhanced fan-out.", self.name)
         return consumer
 
     def _described(self) -> dict[str, Any]:
@@ -123,4 +141,4 @@ class Registration:
     def _address(self) -> dict[str, Any]:
         if self._stream_arn is None:
             self._stream_arn = str(describe(self._caller)["StreamARN"])
-        return {"StreamARN": self._stream_arn, "ConsumerName": self._name}
+        return {"StreamARN": self._stream_arn, "ConsumerName": self.name}
