@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException
 import shardbatch
 from shardbatch import KinesisStream, ParkBatchOperator, ReplayBatchOperator, ResetOperator, SQLLeases, Staging
 from shardbatch.control.verbs import VERBS, names
+from shardbatch.core.owner import Owner
 from shardbatch.hooks.names import namespace_of
 from shardbatch.operators import replay
 from shardbatch.operators.actions import ActionOperator
@@ -61,7 +62,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[ApplicationSpec]:
 
     def open_it(spec: ApplicationSpec, *_: Any) -> Any:
         found.append(spec)
-        return nullcontext()
+        return nullcontext(SimpleNamespace(owner=Owner("airflow", "d", "r", "g")))
 
     monkeypatch.setattr(ApplicationSpec, "open", open_it)
     return found
