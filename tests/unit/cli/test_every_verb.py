@@ -50,6 +50,7 @@ ACTING: dict[str, tuple[tuple[str, ...], str]] = {
 ELSEWHERE = {
     "replay": "tests/system/airflow/test_replays.py",
     "import-kcl": "tests/integration/test_cli_import_kcl.py",
+    "remove": "tests/integration/test_cli_remove.py",
     "positions export": "tests/integration/test_cli_positions_json.py",
     "positions import": "tests/integration/test_cli_positions_json.py",
 }
