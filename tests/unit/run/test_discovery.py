@@ -61,7 +61,7 @@ def test_the_reads_of_a_run_do_not_grow_with_shards_times_tasks(tmp_path: Path) 
     found = rig.claim("r1", options=options, limits=limits)
     assert len(found.groups) == 20
     claiming = store.taken()
-    assert claiming.pop("get application") <= 2
+    assert claiming.pop("get application") <= 3  # once more behind the list of leases: it may have been removed (X3)
     assert claiming == {"list shard_lease": 1, "list batch owner": 1}
     for group in found.groups:
         land(rig.consumer(options=options, limits=limits), rig.owner("r1"), group.group, stream.now_ms + 1)
