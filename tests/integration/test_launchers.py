@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
+from scripts.environment import python_path
 from shardbatch.core.handover import of_arguments, of_environment
 from tests.support.aws import AwsServer
 from tests.support.kubernetes import Cluster, kubernetes_cluster
@@ -37,6 +38,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Staged:
     (tmp_path / "staging").mkdir()
     monkeypatch.setenv("AIRFLOW__SHARDBATCH__STAGING", str(tmp_path / "staging"))
     monkeypatch.setenv("AIRFLOW__SHARDBATCH__LEASES", "sql://leases")
+    monkeypatch.setenv("PYTHONPATH", python_path())
 
     def stage(dag_id: str, changes: dict[str, str] | None = None, **words: str) -> Scene:
         (block,) = [one for one in blocks(DOCS / "launchers.md", "python") if f'"{dag_id}",' in one.text]
