@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -137,9 +138,10 @@ def test_the_servers_listen_on_loopback_only(
     addresses: dict[int, set[str]] = {port: set() for port in (*ports, postgres_server.port)}
     ours = {os.getpid(), *(each.pid for each in psutil.Process().children(recursive=True))}
     for each in ours:
-        for found in psutil.Process(each).net_connections(kind="inet"):
-            if found.status == psutil.CONN_LISTEN:
-                addresses.setdefault(found.laddr.port, set()).add(found.laddr.ip)
+        with contextlib.suppress(psutil.NoSuchProcess):  # a worker of PostgreSQL may have ended since it was listed
+            for found in psutil.Process(each).net_connections(kind="inet"):
+                if found.status == psutil.CONN_LISTEN:
+                    addresses.setdefault(found.laddr.port, set()).add(found.laddr.ip)
     assert all(addresses[port] for port in (*ports, postgres_server.port))
     assert set().union(*addresses.values()) <= {"127.0.0.1", "::1"}
 
