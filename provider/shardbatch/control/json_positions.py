@@ -22,7 +22,7 @@ from shardbatch.core.rows import Namespace
 from shardbatch.core.shard import KeyRange, Shard
 from shardbatch.core.slice import Gap
 from shardbatch.core.taken import Taken, youngest_first
-from shardbatch.errors import InvalidStream, InvalidToken
+from shardbatch.errors import ConfigurationError, InvalidStream, InvalidToken
 
 FORMAT, VERSION = "shardbatch", 1
 _TOP = {"format", "version", "stream", "application", "shards", "intervals"}
@@ -52,10 +52,17 @@ class KeptJson:
     def plan(
         self, identity: str, listing: Sequence[Shard], start: Position | None, now: Callable[[], Position]
     ) -> Sequence[Taken]:
-        """What becomes of each shard; children before their parents. Every place is named, so ``start`` is not used.
+        """What becomes of each shard; children before their parents.
 
+        :param start: refused: every place is named, so it would not be applied.
+        :raises ConfigurationError: for a start.
         :raises InvalidStream: if the positions are of another stream.
         """
+        if start is not None:
+            raise ConfigurationError(
+                "A start was given, but positions as JSON name the place of every shard.",
+                remedy="Leave it out. To begin elsewhere, import them and then reset the shards.",
+            )
         if identity != self.stream:
             raise InvalidStream(f"The positions are of the stream {self.stream}, and this one is {identity}.")
         listed = {shard.shard_id: shard for shard in listing}

@@ -73,7 +73,8 @@ IMPORT_POSITIONS = Verb(
             "start",
             "--start",
             "Where shards begin of which the positions name no place: TRIM_HORIZON, or an instant with its time zone. "
-            "Default: as the program does that wrote them; the preview says what that leaves out. json names them all",
+            "Default: as the program does that wrote them; the preview says what that leaves out. Not with json, which "
+            "names them all",
             read=_start,
             words=("TRIM_HORIZON",),
         ),

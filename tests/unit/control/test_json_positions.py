@@ -362,6 +362,14 @@ def test_positions_of_another_stream_are_refused(rig: Rig, tmp_path: Path) -> No
     assert other.consumer().application() is None
 
 
+def test_a_start_that_would_not_be_applied_is_refused(rig: Rig, tmp_path: Path) -> None:
+    rig.run("r1")
+    other = rig_in(tmp_path / "second", rig.stream, app="copy", like=rig)
+    with pytest.raises(ConfigurationError, match="name the place of every shard"):
+        bring(other, exported(rig), start=TRIM_HORIZON)
+    assert other.consumer().application() is None
+
+
 def _edited(rig: Rig, **changes: Any) -> dict[str, Any]:
     rig.run("r1")
     return {**exported(rig), **changes}
