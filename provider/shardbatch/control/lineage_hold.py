@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from shardbatch.control.action import FORCE, TRIES, Action, Done, unknown_why
 from shardbatch.control.drop import discard, effect, free
 from shardbatch.core import lease as leases
-from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.batch import UNDECIDED, Batch, BatchState
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.ports import Verdict
@@ -18,7 +18,6 @@ from shardbatch.run.settle import mark, roll_forward, void_absent
 
 #: Which of all leases belong to what is reset.
 Lineage = Callable[[Iterable[Lease]], Sequence[Lease]]
-UNDECIDED = (BatchState.FROZEN, BatchState.PARKED)
 
 
 def obstacle(action: Action, lease: Lease) -> str:

@@ -14,10 +14,10 @@ from typing import cast
 from shardbatch.control.action import TRIES, Action, Done
 from shardbatch.control.clean_guard import cleaned
 from shardbatch.control.clean_up import Cleaned
-from shardbatch.control.remove_look import UNDECIDED, Standing, late, look, obstacles, require_own
+from shardbatch.control.remove_look import Standing, late, look, obstacles, require_own
 from shardbatch.core import batch as batches
 from shardbatch.core.application import Application
-from shardbatch.core.batch import DROPPED, KEPT, Batch, BatchState
+from shardbatch.core.batch import DROPPED, KEPT, UNDECIDED, Batch, BatchState
 from shardbatch.core.cleaning import CleanedLanding
 from shardbatch.core.lease import Lease
 from shardbatch.core.position import TRIM_HORIZON

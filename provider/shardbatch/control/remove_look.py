@@ -11,7 +11,7 @@ from typing import cast
 from shardbatch.control.action import Action, Done, unknown_why
 from shardbatch.control.clean_guard import require_own_rows
 from shardbatch.core.application import Application
-from shardbatch.core.batch import DUE, KEPT, Batch, BatchState
+from shardbatch.core.batch import DUE, KEPT, UNDECIDED, Batch, BatchState
 from shardbatch.core.cleaning import BatchFolder, CleanedLanding, SliceFolder
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import ResetHolder
@@ -25,7 +25,6 @@ from shardbatch.run.staging_place import stands_in
 DISCARD = "or give --discard (discard=True of the operator), and it is lost"
 #: What a commit that has decided, and has not ended, has.
 UNSENT = "events to send"
-UNDECIDED = (BatchState.FROZEN, BatchState.PARKED)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from datetime import datetime
 
 from shardbatch.control.action import Action, Done
 from shardbatch.control.drop import effect as drop_effect
-from shardbatch.control.lineage_hold import UNDECIDED, LineageHold, obstacle, robbed
+from shardbatch.control.lineage_hold import LineageHold, obstacle, robbed
 from shardbatch.control.restart import restart
 from shardbatch.core import lease as leases
+from shardbatch.core.batch import UNDECIDED
 from shardbatch.core.expiry import looked, unread_since
 from shardbatch.core.interval import CLOCKS_APART_MS
 from shardbatch.core.lease import Lease

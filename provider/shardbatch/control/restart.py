@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from shardbatch.control.action import Action, Done
 from shardbatch.control.drop import effect as drop_effect
-from shardbatch.control.lineage_hold import UNDECIDED, LineageHold, obstacle, robbed
+from shardbatch.control.lineage_hold import LineageHold, obstacle, robbed
 from shardbatch.core.application import Application
+from shardbatch.core.batch import UNDECIDED
 from shardbatch.core.lease import Lease
 from shardbatch.core.position import Position
 from shardbatch.errors import ConfigurationError

@@ -37,6 +37,10 @@ class BatchState(str, Enum):
     VOID = "VOID"
 
 
+#: A batch in one of these states waits for its work, or for a person.
+UNDECIDED = (BatchState.FROZEN, BatchState.PARKED)
+
+
 @dataclass(frozen=True)
 class Recorded:
     """An application that stands on a batch row: its id at its cluster, and the task that it works for, if known."""

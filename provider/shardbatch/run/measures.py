@@ -7,15 +7,12 @@ from collections.abc import Sequence
 
 from shardbatch.core import metrics
 from shardbatch.core.application import Application
-from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.batch import UNDECIDED, Batch
 from shardbatch.core.lease import Lease
 from shardbatch.core.watermark import watermark
 from shardbatch.run.consumer import Consumer
 from shardbatch.run.expiry import expirations
 from shardbatch.run.settle import Stamped
-
-#: A batch in one of these states waits for its work, or for a person.
-UNDECIDED = (BatchState.FROZEN, BatchState.PARKED)
 
 
 def measure_state(
