@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page's files and its JSON, served by Airflow's API server below `/shardbatch`.
+
+Every endpoint of the JSON asks who calls. The files of the page are public: they hold no data.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import Depends, FastAPI
+from fastapi.staticfiles import StaticFiles
+
+from airflow.api_fastapi.core_api.security import requires_authenticated
+from shardbatch_plugin.routes import router
+
+app = FastAPI(title="shardbatch", docs_url=None, redoc_url=None, openapi_url=None)
+app.include_router(router, prefix="/api", dependencies=[Depends(requires_authenticated())])
+app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
