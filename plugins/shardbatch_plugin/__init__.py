@@ -16,7 +16,7 @@ PREFIX = "/shardbatch"
 
 async def pages(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
     """The pages and their JSON, as an ASGI application."""
-    from shardbatch_plugin.app import app
+    from shardbatch_plugin.web.app import app
 
     await app(scope, receive, send)
 

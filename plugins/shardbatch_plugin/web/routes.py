@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from shardbatch.control import applications as listing
 from shardbatch.errors import ShardbatchError
 from shardbatch.hooks.leases import existing_store
-from shardbatch_plugin.found import claiming
+from shardbatch_plugin.web.found import claiming
 
 router = APIRouter()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow.models.serialized_dag import SerializedDagModel
 from airflow.utils.session import create_session
+
 from shardbatch.hooks.declared import Declared, declared_from
 
 FIELD = "shardbatch_application"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from airflow.api_fastapi.core_api.security import requires_authenticated
 from fastapi import Depends, FastAPI
 from fastapi.staticfiles import StaticFiles
 
-from airflow.api_fastapi.core_api.security import requires_authenticated
-from shardbatch_plugin.routes import router
+from shardbatch_plugin.web.routes import router
 
 app = FastAPI(title="shardbatch", docs_url=None, redoc_url=None, openapi_url=None)
 app.include_router(router, prefix="/api", dependencies=[Depends(requires_authenticated())])
-app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
+app.mount("/static", StaticFiles(directory=Path(__file__).parent.parent / "static"), name="static")
