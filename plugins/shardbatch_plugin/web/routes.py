@@ -20,7 +20,9 @@ def applications() -> dict[str, Any]:
     """All applications."""
     found = claiming()
     rows = []
-    for leases in {one.application.leases for one in found} - {None}:
+    for leases in {one.application.leases for one in found}:
+        if leases is None:
+            continue
         try:
             with existing_store(leases) as store:
                 rows += [one.app_name for one in listing.applications(store)]

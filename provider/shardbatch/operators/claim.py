@@ -84,7 +84,8 @@ class ClaimOperator(ComesBack):
     @classmethod
     def get_serialized_fields(cls) -> frozenset[str]:
         """What Airflow keeps of the task in the serialized DAG: also what the Streams page reads."""
-        return frozenset(super().get_serialized_fields()) | {"shardbatch_application"}
+        fields: frozenset[str] = super().get_serialized_fields()  # type: ignore[no-untyped-call]
+        return fields | {"shardbatch_application"}
 
     def step(self, context: Context, looks: Looks | None) -> list[dict[str, str]]:
         """Claim, and return the read tasks to start."""
