@@ -155,12 +155,12 @@ KINDS: Mapping[str, type[Leases]] = {"dynamodb": DynamoDBLeases, "sql": SQLLease
 
 
 def store_digest(leases: Leases) -> str:
-    """The short name of a lease store in addresses of the Streams page: 12 characters, which tell nothing of it.
+    """The short name of a lease store in addresses of the Streams page: 12 characters, which show nothing of it.
 
-    Two that say the same but for ``create`` are one store.
+    Two that differ only in whether tables may be made are one store.
     """
-    place = {name: value for name, value in leases.to_json().items() if name != "create"}
-    return sha256(json.dumps(place, sort_keys=True).encode()).hexdigest()[:12]
+    said = replace(leases, create=True).to_json()
+    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def leases_from(value: Mapping[str, Any]) -> Leases:
