@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lease stores, asked at the same time: one that does not answer keeps no other waiting.
+"""Lease stores and staging folders, asked at the same time: one that does not answer keeps no other waiting.
 
 What was read is kept for a moment, for all users; who may see it is asked after it.
 """
@@ -9,20 +9,24 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import cached_property
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from shardbatch.core.ports import LeaseStore
-from shardbatch.errors import StoreError
+from shardbatch.errors import ShardbatchError
 from shardbatch.hooks.leases import DynamoDBLeases, Leases, existing_store
+from shardbatch.hooks.staging import Staging
+from shardbatch.landing.area import StagingArea
 
+S = TypeVar("S")
 T = TypeVar("T")
 
-#: Seconds for which an answer of a store is waited for.
+#: Seconds for which an answer is waited for.
 LIMIT_S = 8.0
 #: Seconds for which an answer is given again.
 FRESH_S = 1.5
@@ -30,8 +34,8 @@ FRESH_S = 1.5
 AT_ONCE = 4
 
 
-class NoAnswer(StoreError):
-    """A lease store has not answered in time."""
+class NoAnswer(ShardbatchError):
+    """A lease store or a staging folder has not answered in time."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,7 @@ class Place:
     @cached_property
     def key(self) -> str:
         """A short digest, which tells this place from others and shows nothing of it."""
-        told = replace(self.leases, create=True).to_json()
-        return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
+        return _digest(replace(self.leases, create=True).to_json())
 
     @property
     def label(self) -> str:
@@ -60,18 +63,22 @@ class _Asked:
     until: float | None = None
 
 
-class Asker:
+class Asker(Generic[S]):
     """Asks one store, a few questions at a time. Who asks what was asked just now, or is still waited for, gets the
     same answer.
+
+    :param name: what people call it.
+    :param opened: opens it for one question, and closes it behind it.
     """
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix=f"shardbatch-{place.key}")
+    def __init__(self, name: str, opened: Callable[[], AbstractContextManager[S]]) -> None:
+        self._name = name
+        self._opened = opened
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="shardbatch-page")
         self._asked: dict[Hashable, _Asked] = {}
         self._lock = threading.RLock()  # an answer may be there before the question is noted
 
-    def begin(self, question: Hashable, read: Callable[[LeaseStore], T], fresh_s: float = FRESH_S) -> Future[T]:
+    def begin(self, question: Hashable, read: Callable[[S], T], fresh_s: float = FRESH_S) -> Future[T]:
         """Begin to ask.
 
         :param question: names what is read.
@@ -88,7 +95,7 @@ class Asker:
                 known.future.add_done_callback(lambda done: self._keep(question, done, fresh_s))
         return known.future
 
-    def ask(self, question: Hashable, read: Callable[[LeaseStore], T], fresh_s: float = FRESH_S) -> T:
+    def ask(self, question: Hashable, read: Callable[[S], T], fresh_s: float = FRESH_S) -> T:
         """Ask, and wait for the answer.
 
         :raises NoAnswer: if it does not come in time.
@@ -108,12 +115,12 @@ class Asker:
             if begun.done():  # the reading itself ended so
                 raise
             raise NoAnswer(
-                f"The lease store {self.place.label} has not answered for {LIMIT_S:.0f} seconds.",
+                f"{self._name} has not answered for {LIMIT_S:.0f} seconds.",
                 remedy="See that the API server reaches it, as the workers do. The page asks again by itself.",
             ) from None
 
-    def _read(self, read: Callable[[LeaseStore], T]) -> T:
-        with existing_store(self.place.leases) as store:
+    def _read(self, read: Callable[[S], T]) -> T:
+        with self._opened() as store:
             return read(store)
 
     def _keep(self, question: Hashable, done: Future[Any], fresh_s: float) -> None:
@@ -124,11 +131,29 @@ class Asker:
                 self._asked[question].until = time.monotonic() + fresh_s
 
 
-_askers: dict[str, Asker] = {}
+_askers: dict[str, Asker[Any]] = {}
 _askers_lock = threading.Lock()
 
 
-def asker(place: Place) -> Asker:
-    """The one that asks this store, in this process."""
+def store_asker(place: Place) -> Asker[LeaseStore]:
+    """The one that asks this lease store, in this process."""
+    return _asker(place.key, f"The lease store {place.label}", partial(existing_store, place.leases))
+
+
+def staging_asker(staging: Staging) -> Asker[StagingArea]:
+    """The one that asks this staging folder, in this process."""
+    return _asker(_digest(asdict(staging)), f"The staging folder {staging.uri}", partial(_opened_staging, staging))
+
+
+def _asker(key: str, name: str, opened: Callable[[], AbstractContextManager[Any]]) -> Asker[Any]:
     with _askers_lock:
-        return _askers.setdefault(place.key, Asker(place))
+        return _askers.setdefault(key, Asker(name, opened))
+
+
+@contextmanager
+def _opened_staging(staging: Staging) -> Iterator[StagingArea]:
+    yield cast("StagingArea", staging.open())
+
+
+def _digest(value: dict[str, Any]) -> str:
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
