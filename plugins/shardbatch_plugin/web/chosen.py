@@ -69,12 +69,13 @@ class Chosen:
         declaration = self.known.declarations.get((self.place.key, self.namespace))
         return (declaration.staging if declaration else None) or default_staging()
 
-    def ask(self, question: Sequence[Any], read: Callable[[LeaseStore], T]) -> T:
+    def ask(self, question: Sequence[Any], read: Callable[[LeaseStore], T], fresh_s: float | None = None) -> T:
         """Read from the store. What is read is shared with others who ask the same of this application.
 
+        :param fresh_s: seconds for which it is shared, default: a moment.
         :raises NoAnswer: if it does not answer in time.
         """
-        return store_asker(self.place).ask((self.namespace, *question), read)
+        return store_asker(self.place).ask((self.namespace, *question), read, fresh_s)
 
 
 def choose(access: AccessDep, store: str, app_name: str, stream_name: str) -> Chosen:

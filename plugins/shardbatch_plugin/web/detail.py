@@ -107,7 +107,7 @@ def hours(chosen: Chosen, count: int) -> dict[str, Any]:
     since = now - count * completeness.HOUR_MS
     application, leases = chosen.look.application, chosen.look.leases
     held = watermark(application, leases)
-    with_gaps = chosen.ask(("gaps", since), lambda store: _with_gaps(chosen, store, since), fresh_s=30.0)
+    with_gaps = chosen.ask(("gaps", count), lambda store: _with_gaps(chosen, store, since), fresh_s=30.0)
     waiting = [gap for lease in leases for gap in (*lease.skipped, *(lease.pending.gaps if lease.pending else ()))]
     spans = [(gap.from_ms, gap.to_ms) for gap in waiting]
     unknown = max(0, len(with_gaps) - MOST_MANIFESTS)

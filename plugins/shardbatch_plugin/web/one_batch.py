@@ -141,7 +141,7 @@ def owner_json(chosen: Chosen, text: str) -> dict[str, Any] | None:
     if owner is None:
         return {"text": text, "dag_id": None, "run_id": None, "group_id": None, "here": False, "state": None}
     if owner.dag_id not in chosen.access.readable:
-        return {"text": "", "dag_id": None, "run_id": None, "group_id": None, "here": True, "state": None}
+        return {"text": text, "dag_id": None, "run_id": None, "group_id": None, "here": True, "state": None}
     return {
         "text": text,
         "dag_id": owner.dag_id,
