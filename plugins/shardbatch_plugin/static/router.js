@@ -2,6 +2,9 @@
 // The view's address stands in the hash, so that Airflow's own router never leaves its page. Pure functions.
 export const TABS = ["overview", "lineage", "shards", "batches", "plots"];
 
+/** What names an application, of anything that belongs to it. */
+export const address = ({ store, app_name, stream_name }) => ({ store, app_name, stream_name });
+
 /** The view that a hash names. What it does not name leads to the first view. */
 export function parse(hash) {
   const text = hash.replace(/^#?\/?/, "");
@@ -32,8 +35,8 @@ export function format(route) {
 
 /** The view of a place that the server found for a DAG, a run or a task. */
 export function ofPlace(place) {
-  const { store, app_name, stream_name, batch_id, shard_id } = place;
-  const application = { store, app_name, stream_name };
+  const { batch_id, shard_id } = place;
+  const application = address(place);
   if (shard_id) return { view: "shard", ...application, shard_id };
   if (batch_id) return { view: "batch", ...application, batch_id };
   return { view: "application", ...application, tab: "overview" };
