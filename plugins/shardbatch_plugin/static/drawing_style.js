@@ -43,6 +43,7 @@ const STYLE = `
   background: var(--sbd-gap); box-shadow: inset 0 0 0 2px var(--sbd-surface), 0 0 0 1px var(--sbd-gap); }
 .sb-drawing .sb-hour.sb-before { background: var(--sbd-raised); }
 .sb-drawing .sb-hour.sb-unknown { border-color: var(--sbd-line); }
+.sb-drawing .sb-key { width: 22px; height: 18px; }
 .sb-drawing .sb-watermark {
   position: absolute; top: -4px; bottom: -4px; width: 3px; margin-left: -1.5px; background: var(--sbd-text);
   box-shadow: 0 0 0 1.5px var(--sbd-surface); border-radius: 2px; }

@@ -10,8 +10,11 @@ const DIRECTIONS = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", Arro
 const HELP = "Drag to move, turn the wheel or press + and − to zoom, 0 shows all. Arrow keys walk from shard to shard"
   + " (left: parent, right: child), Shift and an arrow key moves the view, Enter opens the shard.";
 
-/** Draws the answer of `shards`, with `retention_ms` if it is known; calls `onShard(id)` for the shard that is chosen. */
-export function lineage(element, data, { onShard = () => {}, selected = null } = {}) {
+/**
+ * Draws the answer of `shards`; calls `onShard(id)` for the shard that is chosen. `retention_ms` is the stream's, which
+ * says how near a shard is to losing records; without it, a day.
+ */
+export function lineage(element, data, { onShard = () => {}, selected = null, retention_ms = null } = {}) {
   const summary = make("p", { className: "sb-unseen", id: unique("summary") });
   const told = make("p", { className: "sb-unseen", "aria-live": "polite" });
   const found = make("span", { className: "sb-found", role: "status" });
@@ -58,7 +61,7 @@ export function lineage(element, data, { onShard = () => {}, selected = null } =
     const shown = current === null ? selected : layout.bars[current].id;
     const kept = layout && view && { ...view };
     const before = layout;
-    layout = lineageLayout(records(answer), answer?.now_ms ?? Date.now(), answer?.retention_ms);
+    layout = lineageLayout(records(answer), answer?.now_ms ?? Date.now(), answer?.retention_ms ?? retention_ms);
     const place = layout.bars.findIndex((each) => each.id === shown);
     current = place < 0 ? null : place;
     hovered = null;

@@ -226,11 +226,14 @@ function placeTimes(bars, order, now) {
     const closings = bar.parents.map((parent) => bars[parent].closed).filter((at) => at !== null);
     if (bar.opened === null && closings.length) bar.opened = Math.max(...closings);
   }
-  const open = bars.filter((bar) => bar.opened !== null);
-  if (!open.length || open.length * 2 < bars.length) return false;
-  const first = open.reduce((least, bar) => Math.min(least, bar.opened), Infinity);
-  const last = bars.reduce((most, bar) => Math.max(most, bar.opened ?? most, bar.closed ?? most), now);
-  if (last <= first) return false;
+  const later = bars.filter((bar) => bar.parents.length);
+  const times = bars.flatMap((bar) => [bar.opened, bar.closed]).filter((at) => at !== null);
+  if (!times.length || later.filter((bar) => bar.opened !== null).length * 2 < later.length) return false;
+  const last = times.reduce((most, at) => Math.max(most, at), now);
+  const least = times.reduce((a, b) => Math.min(a, b));
+  if (last <= least) return false;
+  // The oldest shards were there before anything is known of them.
+  const first = bars.some((bar) => bar.opened === null && !bar.parents.length) ? least - (last - least) * 0.12 : least;
   const step = (last - first) / 250;
   const bound = bars.map(() => ({ at: last, steps: 1 }));
   for (const index of [...order].reverse()) {
@@ -244,7 +247,7 @@ function placeTimes(bars, order, now) {
     const bar = bars[index];
     const after = bar.parents.reduce((most, parent) => Math.max(most, bars[parent].opened + step), first);
     if (bar.opened === null) {
-      bar.guessed = true;
+      bar.guessed ||= bar.parents.length > 0;
       const spare = Math.max(0, bound[index].at - after);
       bar.opened = bar.parents.length ? after + (spare * 0.9) / (bound[index].steps + 1) : first;
     }

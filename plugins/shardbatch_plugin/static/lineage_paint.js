@@ -42,7 +42,7 @@ export function paintLineage(context, width, height, colours, { layout, view, cu
   context.rect(MARGIN.left - 1, MARGIN.top - 4, scale.w + 2, scale.h + 8);
   context.clip();
   const joins = paintJoins(context, colours, layout, boxes);
-  const rectangles = paintBars(context, colours, layout, boxes);
+  const rectangles = paintBars(context, colours, layout, boxes, MARGIN.top + scale.h);
   paintOutlines(context, colours, layout, boxes, { current, hovered, found });
   context.restore();
   paintSigns(context, colours, layout, boxes, scale);
@@ -65,7 +65,7 @@ function boxesOf(layout, scale, width, height) {
   });
 }
 
-function paintBars(context, colours, layout, boxes) {
+function paintBars(context, colours, layout, boxes, foot) {
   let rectangles = 0;
   let run = null;
   const flush = () => {
@@ -97,7 +97,7 @@ function paintBars(context, colours, layout, boxes) {
     flush();
     rectangles += 1;
     paintBar(context, colours, box, look, { shard, guessed, level: urgent ? level : null });
-    if (box.tall >= 16) paintLabel(context, colours, box, layout.bars[index]);
+    if (box.tall >= 16) paintLabel(context, colours, box, layout.bars[index], foot);
   }
   flush();
   return rectangles;
@@ -134,7 +134,7 @@ function paintBar(context, colours, box, look, { shard, guessed, level }) {
   }
 }
 
-function paintLabel(context, colours, box, bar) {
+function paintLabel(context, colours, box, bar, foot) {
   const left = Math.max(box.left, MARGIN.left) + 5;
   const wide = box.right - left - (bar.shard.gap ? 34 : 8);
   if (wide < 34) return;
@@ -145,7 +145,9 @@ function paintLabel(context, colours, box, bar) {
   const wanted = late ? [`${stated} · ${duration(bar.shard.behind_ms)} behind`, stated] : [stated];
   const text = wanted.find((each) => context.measureText(each).width <= wide - 6) ?? fitted(context, name, wide - 6);
   if (!text) return;
-  const middle = box.top + box.tall / 2;
+  const [top, bottom] = [Math.max(box.top, MARGIN.top), Math.min(box.top + box.tall, foot)];
+  if (bottom - top < 14) return;
+  const middle = (top + bottom) / 2;
   // A plate below the text keeps it readable on every pattern.
   context.fillStyle = colours.surface;
   context.globalAlpha = 0.88;

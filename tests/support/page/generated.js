@@ -10,8 +10,8 @@ const SHARD_COLUMNS = [
 ];
 const BATCH_COLUMNS = [
   "batch_id", "state", "owner", "attempt", "records", "bytes", "gaps", "created_at_ms", "committed_at_ms",
-  "min_arrival_ms", "max_arrival_ms", "set_aside", "note", "claim_seconds", "read_seconds", "freeze_seconds",
-  "work_seconds", "commit_seconds", "outcome", "dag_id", "run_id",
+  "min_arrival_ms", "max_arrival_ms", "set_aside", "note", "claim_s", "read_s", "freeze_s",
+  "work_s", "commit_s", "outcome", "dag_id", "run_id",
 ];
 
 /** Numbers from 0 to 1 that depend on the seed only (mulberry32). */
@@ -139,14 +139,14 @@ export function batches({ count = 500, seed = 2 } = {}) {
       state: "COMMITTED", owner: `clicks/scheduled__${at}`, attempt, records, bytes: records * 412, gaps: chance() < 0.01 ? 1 : 0,
       created_at_ms: created, committed_at_ms: Math.round(created + total * attempt), set_aside: null, note: null,
       min_arrival_ms: created - 6 * MINUTE, max_arrival_ms: Math.round(created - (at > count * 0.8 ? (at - count * 0.8) * 90000 : 2000 * busy)),
-      claim_seconds: known ? seconds[0] : null, read_seconds: known ? seconds[1] : null, freeze_seconds: known ? seconds[2] : null,
-      work_seconds: known ? seconds[3] : null, commit_seconds: known ? seconds[4] : null,
+      claim_s: known ? seconds[0] : null, read_s: known ? seconds[1] : null, freeze_s: known ? seconds[2] : null,
+      work_s: known ? seconds[3] : null, commit_s: known ? seconds[4] : null,
       outcome: attempt > 1 ? "succeeded after a failed attempt" : "succeeded", dag_id: "clicks", run_id: `scheduled__${at}`,
     });
   }
   const change = (back, values) => made[count - back] && Object.assign(made[count - back], values);
   change(2, { state: "PARKED", committed_at_ms: null, attempt: 3, outcome: "failed", note: "the schema changed" });
-  change(1, { state: "FROZEN", committed_at_ms: null, outcome: "running", work_seconds: null, commit_seconds: null });
+  change(1, { state: "FROZEN", committed_at_ms: null, outcome: "running", work_s: null, commit_s: null });
   change(9, { state: "COMMITTED", set_aside: "kept", outcome: "set aside" });
   change(17, { state: "VOID", committed_at_ms: null, outcome: "failed" });
   change(25, { records: 0, bytes: 0, min_arrival_ms: null, max_arrival_ms: null });
