@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every Airflow process imports the plugin, scheduler and workers too: it loads nothing of the page, nor what it needs."""
+"""Every Airflow process imports the plugin, the workers too: that loads nothing but the plugin itself."""
 
 from __future__ import annotations
 
