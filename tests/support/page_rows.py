@@ -47,6 +47,11 @@ class Told(Rig):
     def owner(self, run: str) -> Owner:
         return Owner(self.deployment, self.app, run, "batch")
 
+    def work(self, frozen: Frozen, *words: Any, **said: Any) -> str:
+        """It takes some seconds or minutes."""
+        self.time.sleep(self.random.uniform(5, 200))
+        return super().work(frozen, *words, **said)
+
     def start(self, frozen: Frozen, *words: Any, **said: Any) -> str:
         return super().start(frozen, *words, **{"roots": (f"out/{self.app}",), **said})
 
