@@ -57,18 +57,21 @@ export function top(context) {
     error && failed(error, airflow),
     application.error && banner({ level: "error", text: application.error.message || application.error, remedy: application.error.remedy }),
     data.banner && banner(data.banner),
-    h(
-      "dl",
-      { class: "facts", key: "facts" },
-      fact("Until data loss", loss(application.expires_in_ms, application.retention_ms)),
-      fact("Behind", lag(application.behind_ms)),
-      fact("Complete up to", instant(application.watermark_ms, nowMs, "not known")),
-      fact("Last commit", instant(application.last_commit_ms, nowMs)),
-      fact("Open shards", h("span", { title: `${count(application.held_shards)} held` }, count(application.open_shards))),
-      fact("Retention", application.retention_ms ? duration(application.retention_ms) : "not known"),
-    ),
+    route.view === "application" && facts(application, nowMs),
   ];
 }
+
+const facts = (application, nowMs) =>
+  h(
+    "dl",
+    { class: "facts", key: "facts" },
+    fact("Until data loss", loss(application.expires_in_ms, application.retention_ms)),
+    fact("Behind", lag(application.behind_ms)),
+    fact("Complete up to", instant(application.watermark_ms, nowMs, "not known")),
+    fact("Last commit", instant(application.last_commit_ms, nowMs)),
+    fact("Open shards", h("span", { title: `${count(application.held_shards)} held` }, count(application.open_shards))),
+    fact("Retention", application.retention_ms ? duration(application.retention_ms) : "not known"),
+  );
 
 function menu(context, verbs) {
   const choose = (event) => {
@@ -120,21 +123,25 @@ function trouble(one, context) {
   return h(
     "li",
     { key: `${one.kind}-${one.level}-${one.batch?.batch_id || ""}`, class: `trouble ${one.level}` },
-    h("div", { class: "what" }, h("strong", null, one.text), one.batch && [" ", pill(batchState(one.batch))]),
-    h("div", { class: "quiet" }, one.remedy),
-    one.batch &&
-      h(
-        "ul",
-        null,
+    h(
+      "div",
+      null,
+      h("div", null, h("strong", null, one.text), one.batch && [" ", pill(batchState(one.batch))]),
+      h("div", { class: "quiet" }, one.remedy),
+      one.batch &&
         h(
-          "li",
+          "ul",
           null,
-          h("a", { href: context.link({ ...context.route, view: "batch", batch_id: one.batch.batch_id }) }, one.batch.batch_id),
-          one.batch.owner && h("span", null, "owner ", owner(one.batch.owner, context.airflow)),
-          one.batch.note && h("span", { class: "note" }, one.batch.note),
+          h(
+            "li",
+            null,
+            h("a", { href: context.link({ ...context.route, view: "batch", batch_id: one.batch.batch_id }) }, one.batch.batch_id),
+            one.batch.owner && h("span", null, "owner ", owner(one.batch.owner, context.airflow)),
+            one.batch.note && h("span", { class: "said" }, one.batch.note),
+          ),
         ),
-      ),
-    shards && h("ul", null, shards),
+      shards && h("ul", null, shards),
+    ),
     one.batch && buttons(context, ofBatch(one.batch), named),
     gaps && buttons(context, ["accept-gap", "reset"], gaps),
   );

@@ -13,7 +13,7 @@ const numbers = (application) => {
     gaps > 0 && h("span", { class: "tag bad" }, counted(gaps, "gap")),
     parked > 0 && h("span", { class: "tag bad" }, `${count(parked)} parked`),
     aside > 0 && h("span", { class: "tag warn" }, `${count(aside)} set aside`),
-    unfinished > 0 && h("span", { class: "tag" }, `${count(unfinished)} unfinished`),
+    unfinished > 0 && h("span", { class: "tag quiet" }, `${count(unfinished)} unfinished`),
   ].filter(Boolean);
   return told.length ? told : h("span", { class: "quiet" }, "none");
 };

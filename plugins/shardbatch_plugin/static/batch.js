@@ -3,7 +3,7 @@
 import { top } from "./application.js";
 import { h } from "./dom.js";
 import { bytes, count, counted, duration } from "./format.js";
-import { airflowLink, banner, batchState, buttons, fact, failed, instant, owner, pill, section, size, waiting } from "./parts.js";
+import { airflowLink, banner, batchState, buttons, fact, failed, instant, owner, pill, section, size, slice, waiting, wideFact } from "./parts.js";
 import { viewer } from "./records.js";
 import { address } from "./router.js";
 import { ofBatch } from "./suited.js";
@@ -38,15 +38,13 @@ function attempt(one) {
   );
 }
 
-const range = (slice) => [h("code", { title: slice.after }, slice.after || "the beginning"), " → ", h("code", { title: slice.until }, slice.until)];
-
 function slices(context, data, records) {
   const of = address(context.route);
   const columns = [
     { title: "Shard", width: 210, kind: "id", cell: (one) => h("a", { href: context.link({ view: "shard", ...of, shard_id: one.shard_id }) }, one.shard_id) },
     { title: "Records", width: 100, kind: "number", cell: (one) => count(one.records) },
     { title: "Size", width: 96, kind: "number", cell: (one) => size(one.bytes) },
-    { title: "After → until", width: 380, kind: "id", cell: range },
+    { title: "After → until", width: 260, kind: "id", cell: slice },
     { title: "State", width: 120, cell: (one) => [one.gap ? pill("gap", String(one.gap)) : null, one.ended ? pill("ended", "The shard ends with this slice") : null] },
     {
       title: "Files", width: 150, cell: (one) =>
@@ -98,8 +96,8 @@ export function view(context) {
       fact("Committed", instant(batch.committed_at_ms, nowMs, "not yet")),
       fact("Attempt", batch.decided ? `${batch.attempt}, decided by ${batch.decided}` : String(batch.attempt)),
       fact("Gaps", batch.gaps ? h("span", { class: "tag bad" }, count(batch.gaps)) : "none"),
-      fact("Arrived", batch.min_arrival_ms === null ? "no records" : [instant(batch.min_arrival_ms, nowMs), h("span", { class: "quiet" }, ` over ${duration(batch.max_arrival_ms - batch.min_arrival_ms)}`)]),
-      batch.interval && fact("Interval run", batch.interval),
+      wideFact("Arrived", batch.min_arrival_ms === null ? "no records" : [instant(batch.min_arrival_ms, nowMs), h("span", { class: "quiet" }, ` over ${duration(batch.max_arrival_ms - batch.min_arrival_ms)}`)]),
+      batch.interval && wideFact("Interval run", batch.interval),
     ),
     h(
       "div",
