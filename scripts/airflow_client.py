@@ -26,13 +26,15 @@ class ApiError(RuntimeError):
 
 
 class AirflowClient:
-    """The REST API of an Airflow where everybody is an admin.
+    """The REST API of an Airflow.
 
     :param address: as `http://127.0.0.1:8080`.
+    :param login: name and password; default: none, in an Airflow where everybody is an admin.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, login: tuple[str, str] | None = None) -> None:
         self.address = address
+        self.login = login
         # A proxy of the environment must not be asked for loopback.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         self._token = ""
@@ -55,8 +57,15 @@ class AirflowClient:
 
     def _authorization(self, fresh: bool) -> str:
         if fresh or not self._token:
-            self._token = self._send("GET", f"{self.address}/auth/token", None, "")["access_token"]
+            self._token = self._new_token()
         return f"Bearer {self._token}"
+
+    def _new_token(self) -> str:
+        url = f"{self.address}/auth/token"
+        if self.login is None:
+            return str(self._send("GET", url, None, "")["access_token"])
+        name, password = self.login
+        return str(self._send("POST", url, {"username": name, "password": password}, "")["access_token"])
 
     def _send(self, method: str, url: str, body: Any, authorization: str) -> Any:
         data = None if body is None else json.dumps(body).encode()

@@ -144,6 +144,11 @@ class SharedStore:
         found = self._path.read(what, lambda: tuple(self._open().list(table, namespace, scope, **equal)))
         return iter(cast("tuple[Row, ...]", found))
 
+    def latest(self, table: Table, namespace: Namespace, scope: str, limit: int) -> Iterator[Row]:
+        """The last rows of a namespace; read anew."""
+        self._path.leave()
+        return self._open().latest(table, namespace, scope, limit)
+
     def applications(self) -> Iterator[Columns]:
         """The columns of every application."""
         return iter(self._path.read("applications", lambda: tuple(self._open().applications())))

@@ -18,7 +18,7 @@ from shardbatch.hooks.templates import renderer
 from shardbatch.operators.end_record import Bound, record_ends, work_of
 from shardbatch.operators.explained import Explained
 from shardbatch.operators.failure import final_errors
-from shardbatch.operators.links import BatchLink, lead_to_owner
+from shardbatch.operators.links import BatchLink, lead_to, lead_to_owner
 from shardbatch.operators.reconnection import bind_reconnection
 from shardbatch.operators.rendering import place
 from shardbatch.submit import applications, processes
@@ -197,6 +197,7 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
         self._bind_reconnection(order)
         applications.require_programs(self._get_hook())
         self._rendered = spec = self.spec.rendered(renderer(self, context))
+        lead_to(self, spec, order.batch_id)
         attempt = Attempt.of(spec, context, order.batch_id, order.attempt, order.work)
         try:
             if not attempt.my_turn():
