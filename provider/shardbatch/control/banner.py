@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shardbatch.core.batch import Batch, BatchState
@@ -54,7 +54,11 @@ class Banner:
 
 
 def banner(
-    failed: Sequence[Failed], *, task_id: str = "", batch: Batch | None = None, nothing_claimed: str = ""
+    failed: Sequence[Failed],
+    batches: Mapping[str, Batch],
+    *,
+    task_id: str = "",
+    nothing_claimed: str = "",
 ) -> Banner | None:
     """The line about a run; ``None`` if nothing is wrong with it.
 
@@ -62,22 +66,25 @@ def banner(
     batch that waits for a person; then why the run got nothing of what others hold.
 
     :param failed: the tasks of the run that failed, or will be tried again.
+    :param batches: the run's batches, each by its group.
     :param task_id: the task that is looked at: if it failed itself, the line is about it.
-    :param batch: the run's batch, if it has one.
     :param nothing_claimed: why its claim got nothing, if others hold all.
     """
     over = sorted((one for one in failed if not one.again), key=_when)
     if over:
         first = next((one for one in over if one.task_id == task_id), over[0])
-        return _of(first, "error", len({one.task_id for one in over}) - 1, batch)
-    if batch is not None and batch.state is BatchState.PARKED:
+        return _of(first, "error", len({one.task_id for one in over}) - 1, batches.get(first.group_id))
+    for batch in batches.values():
+        if batch.state is not BatchState.PARKED:
+            continue
         return Banner(
             "warning",
             f"Batch {batch.batch_id} is parked{f': {batch.note}' if batch.note else ''}.",
             "Resume it (unpark) once its cause is mended, or set it aside (set-aside), so that its shards go on.",
         )
     if failed:
-        return _of(min(failed, key=_when), "warning", 0, batch)
+        first = min(failed, key=_when)
+        return _of(first, "warning", 0, batches.get(first.group_id))
     if nothing_claimed:
         return Banner(
             "warning", nothing_claimed, "See who holds it, below Owners. If that will not come back: release."

@@ -89,7 +89,7 @@ def _value(verb: Verb, argument: Argument, value: Any) -> Any:
         if argument.required:
             raise ConfigurationError(f"{verb.name} needs {argument.name}.", remedy=f"{argument.help}.")
         return [] if argument.many else argument.default
-    kind = bool if argument.switch else list if argument.many else str
+    kind: type = bool if argument.switch else list if argument.many else str
     whole = type(value) is kind and (kind is not list or all(type(item) is str for item in value))
     if not whole:
         words = {bool: "true or false", list: "a list of texts", str: "a text"}[kind]

@@ -1,29 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How one of our errors ends a task: one sentence in its log, under the error's name, with what to do.
-
-It is left as an XCom, too, since Airflow keeps no error of a task but in its log, and the Streams page reads no logs.
-"""
+"""How one of our errors ends a task: one sentence in its log, under the error's name, with what to do."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from airflow.sdk import get_current_context
 from airflow.sdk.exceptions import AirflowFailException
 
 from shardbatch.core.shortlist import shortened
 from shardbatch.errors import ShardbatchError
 from shardbatch.masking import masked
+from shardbatch.tasks.task_error import leave
 
 log = logging.getLogger("shardbatch")
 
 #: Most characters that are shown of what an error came from.
 LONGEST_CAUSE = 300
-#: The XCom of a failed try with its error, and most characters of each of its texts.
-ERROR, LONGEST_TEXT = "shardbatch_error", 1000
 
 
 @contextmanager
@@ -36,7 +30,7 @@ def final_errors() -> Iterator[None]:
         yield
     except ShardbatchError as error:
         if error.retryable:
-            _leave(error, error.message)
+            leave(error, error.message + _cause(error))
             raise
         log.debug("The task ends for good.", exc_info=error)
         # Airflow shows every exception of a chain with its frames. This one says what happened and what to do.
@@ -49,28 +43,11 @@ def final(error: ShardbatchError, text: str = "") -> AirflowFailException:
 
     :param text: instead of the error's own.
     """
-    _leave(error, text or error.message)
+    leave(error, (text or error.message) + _cause(error))
     named: type[AirflowFailException] = type(
         type(error).__name__, (AirflowFailException,), {"__module__": type(error).__module__}
     )
     return named((text or str(error)) + _cause(error))
-
-
-def _leave(error: ShardbatchError, text: str) -> None:
-    """Leave an error as an XCom of its task. Airflow removes it before the task is tried again."""
-    try:
-        ti: Any = get_current_context()["ti"]
-    except RuntimeError:  # no task executes here: a hook of a person's own code
-        return
-    told = {
-        "error": type(error).__name__,
-        "message": shortened(f"{text}{_cause(error)}", LONGEST_TEXT),
-        "remedy": shortened(masked(error.remedy), LONGEST_TEXT),
-    }
-    try:
-        ti.xcom_push(key=ERROR, value=told)
-    except Exception as failed:  # noqa: BLE001 - the error itself has to reach the log, whatever becomes of its copy
-        log.warning("The Streams page will not show this error, which could not be left as an XCom: %s", failed)
 
 
 def _cause(error: BaseException) -> str:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run that replays a batch, planned and started where no task does it: on the command line and in the API server.
-"""
+"""The run that replays a batch, planned and started where no task does it: on the command line and in the API server."""
 
 from __future__ import annotations
 
@@ -41,9 +40,7 @@ def replay(
     """
     from shardbatch.control.replay_run import note_replay, plan_replay
 
-    planned = plan_replay(
-        store, namespace, deployment=deployment_id(leases), files=files_of, dry_run=preview, **chosen
-    )
+    planned = plan_replay(store, namespace, deployment=deployment_id(leases), files=files_of, dry_run=preview, **chosen)
     if preview:
         return planned
     note = note_replay(store, namespace, planned, actor=actor, reason=reason)

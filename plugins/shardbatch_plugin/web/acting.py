@@ -1,46 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person does from the page: first as a preview, then with its token and a reason, by the verbs' own use-cases.
-"""
+"""What a person does from the page: first as a preview, then with its token and a reason, by the verbs' own use-cases."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
-from airflow.models.dag import DagModel
-from airflow.utils.session import create_session
-from fastapi import APIRouter, Body, Depends
-from fastapi.responses import JSONResponse
-from sqlalchemy import select
 
 from shardbatch.control.preview import Watched, chosen_of, token_of
 from shardbatch.control.verb import Verb
 from shardbatch.control.verbs import REPLAY, VERBS
-from shardbatch.core.owner import Owner
 from shardbatch.core.rows import Namespace
-from shardbatch.errors import ApplicationUnknown, ConfigurationError, ProtocolError
+from shardbatch.errors import ConfigurationError, ProtocolError
 from shardbatch.hooks.leases import Leases, existing_store
-from shardbatch.hooks.names import namespace_of
-from shardbatch.hooks.settings import default_staging
 from shardbatch.hooks.staging import Staging
-from shardbatch.run.consumer import Rows
 from shardbatch.tasks import actions, replay_start
 from shardbatch.tasks.metadata_liveness import liveness_of
-from shardbatch_plugin.web.access import Access, AccessDep
-from shardbatch_plugin.web.answers import Forbidden, answer
-from shardbatch_plugin.web.known import deployment_of, known, visible
-from shardbatch_plugin.web.origin import from_the_page
+from shardbatch_plugin.web.access import Access
+from shardbatch_plugin.web.answers import Forbidden
+from shardbatch_plugin.web.chosen import Chosen, choose
+from shardbatch_plugin.web.detail import VERBS as OFFERED
 
 if TYPE_CHECKING:
     from shardbatch.core.ports import LeaseStore
-
-router = APIRouter()
-
-#: What the page offers. The others need a place that only the command line or a DAG can name.
-OFFERED = ("release", "park", "unpark", "set-aside", "drop", "accept-gap", "reset", "replay")
 
 
 class StalePreview(ProtocolError):
@@ -107,15 +92,19 @@ class Ground:
         self, verb: Verb, store: LeaseStore, chosen: Mapping[str, Any], *, reason: str, preview: bool
     ) -> list[dict[str, Any]]:
         """Do it, or only say it; a row of the answer for each row that it is about."""
-        said = {"actor": self.actor, "reason": reason, "preview": preview}
+        said: dict[str, Any] = {"actor": self.actor, "reason": reason, "preview": preview}
         if verb is REPLAY:
             found = replay_start.replay(store, self.namespace, self.leases, page=True, **said, **chosen)
             run = "a run" if preview else f"run {found.run_id}"
             effect = f"{run} of DAG {found.dag_id} works on it again, in group {found.group_id}"
             return [
                 {
-                    **{"kind": "batch", "name": found.batch_id, "owner": found.owner, "result": found.result},
-                    **{"why": f"output: {found.output}; files: {found.files}", "effect": effect},
+                    "kind": "batch",
+                    "name": found.batch_id,
+                    "owner": found.owner,
+                    "result": found.result,
+                    "why": f"output: {found.output}; files: {found.files}",
+                    "effect": effect,
                     "dag_id": found.dag_id,
                 }
             ]
@@ -131,55 +120,41 @@ class Ground:
         return [asdict(one) for one in done]
 
 
-@router.post("/act", dependencies=[Depends(from_the_page)])
-def act(body: Annotated[dict[str, Any], Body()], access: AccessDep) -> JSONResponse:
-    """Do what a verb does to an application, or only say it. It runs in a thread, as it waits for the lease store."""
-    asked = Asked.of(body)
+def act(access: Access, asked: Asked) -> dict[str, Any]:
+    """Do what a verb does to an application, or only say it.
+
+    :raises StalePreview: if the rows are not as the preview with this token saw them.
+    :raises Forbidden: if the user may not change one of the rows.
+    """
     verb = asked.named
-    found = known()
-    place = found.expect_place(asked.store)
-    namespace = namespace_of(asked.app_name, asked.stream_name)
-    declaration = found.declarations.get((place.key, namespace))
-    ground = Ground(
-        namespace=namespace,
-        leases=place.leases,
-        staging=(declaration.staging if declaration else None) or default_staging(),
-        actor=access.name,
-    )
-    with existing_store(place.leases) as store:
-        row = Rows(namespace=namespace, store=store).application()
-        groups = found.groups_of(place.key, namespace, row.claimed_by if row else ())
-        if not visible(access, groups):
-            raise ApplicationUnknown("There is no such application.")
-        chosen = chosen_of(verb, asked.chosen)
+    chosen = choose(access, asked.store, asked.app_name, asked.stream_name)
+    ground = Ground(namespace=chosen.namespace, leases=chosen.place.leases, staging=chosen.staging, actor=access.name)
+    given = chosen_of(verb, asked.chosen)
+    with existing_store(chosen.place.leases) as store:
         watched = Watched(store)
-        rows = ground.perform(verb, watched.store(), chosen, reason=asked.reason, preview=True)
-        dag_ids = {group.dag_id for group in groups}
-        _require_right(access, dag_ids, [one["owner"] for one in rows], deployment_of(place.leases))
+        rows = ground.perform(verb, watched.store(), given, reason=asked.reason, preview=True)
+        _require_right(chosen, {one["owner"] for one in rows} or {""})
         if verb is REPLAY:
             _require_start(access, rows[0]["dag_id"])
         token = token_of(verb.name, asked.chosen, access.name, rows, watched.rows.values())
         if not asked.preview:
             if asked.token != token:
                 raise StalePreview
-            rows = ground.perform(verb, store, chosen, reason=asked.reason, preview=False)
+            rows = ground.perform(verb, store, given, reason=asked.reason, preview=False)
     done = not asked.preview and all(one["result"] != "left" for one in rows)
-    return answer(rows=rows, token=token, done=done)
+    return {"rows": rows, "token": token, "done": done}
 
 
-def _require_right(access: Access, dag_ids: set[str], owners: Iterable[str], deployment: str) -> None:
-    """See that a user may change rows of these owners.
+def _require_right(chosen: Chosen, owners: Iterable[str]) -> None:
+    """See that the user may change rows of these owners.
 
-    :raises Forbidden: if they may not change one of them.
+    :raises Forbidden: if they may not change those of one.
     """
-    parsed = [Owner.parse(owner) for owner in owners]
-    here = {owner.dag_id for owner in parsed if owner is not None and owner.deployment == deployment}
-    with create_session() as session:  # what a DAG that is gone holds is for those who may edit the others
-        there = set(session.scalars(select(DagModel.dag_id).where(DagModel.dag_id.in_(here)))) if here else set()
-    asked = [owner.dag_id if owner is not None and owner.dag_id in here & there else None for owner in parsed]
-    for owner_dag_id in asked or [None]:
-        if not access.acts(dag_ids, owner_dag_id):
-            whose = f"DAG {owner_dag_id!r}, whose run has it" if owner_dag_id else "a DAG of this application"
+    for owner in sorted(owners):
+        if not chosen.may_act_on(owner):
+            run = chosen.owner_here(owner)
+            named = run is not None and run.dag_id in chosen.access.readable
+            whose = f"DAG {run.dag_id!r}, whose run has it" if run is not None and named else "its DAG"
             raise Forbidden(f"You may not change this: Airflow does not let you edit {whose}.")
 
 
