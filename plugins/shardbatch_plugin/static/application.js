@@ -55,7 +55,7 @@ export function top(context) {
       verbs.length > 0 && menu(context, verbs),
     ),
     error && failed(error, airflow),
-    application.error && banner({ level: "error", text: application.error.message || application.error, remedy: application.error.remedy }),
+    application.error && banner({ level: "error", text: application.error.message, remedy: application.error.remedy }),
     data.banner && banner(data.banner),
     route.view === "application" && facts(application, nowMs),
   ];
@@ -108,7 +108,7 @@ function trouble(one, context) {
         shardLink(shard),
         one.kind === "loss" && loss(shard.expires_ms - nowMs, context.application.application.retention_ms, untilLoss),
         shard.owner && h("span", null, "held by ", owner(shard.owner, context.airflow)),
-        shard.waits_for && h("span", null, shard.waits_for),
+        shard.waits_for && h("span", null, `waits for ${shard.waits_for}`),
       ),
     ),
     one.shards.length > MOST &&
@@ -197,8 +197,10 @@ function overview(context, shards, error) {
     section(
       "Needs a person",
       null,
-      application.problem && banner({ level: "warning", ...application.problem }),
-      !seen ? waiting() : seen.length ? h("ul", { class: "troubles" }, seen.map((one) => trouble(one, context))) : h("p", { class: "fine" }, "Nothing. All shards are read in time."),
+      application.problem && !context.application.banner && !found.length && banner({ level: "warning", ...application.problem }),
+      !seen && waiting(),
+      seen?.length > 0 && h("ul", { class: "troubles" }, seen.map((one) => trouble(one, context))),
+      seen?.length === 0 && !application.problem && h("p", { class: "fine" }, "Nothing. All shards are read in time."),
     ),
     h(
       "div",
@@ -216,7 +218,7 @@ function overview(context, shards, error) {
 
 function lineageTab(context, data) {
   const onShard = (shard_id) => context.go({ view: "shard", ...address(context.route), shard_id });
-  return h("div", { key: "lineage" }, drawing("lineage", data, { onShard }));
+  return h("div", { key: "lineage" }, drawing("lineage", data, { onShard, retention_ms: context.application.application.retention_ms }));
 }
 
 function plotsTab(context) {

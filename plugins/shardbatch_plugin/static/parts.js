@@ -102,9 +102,9 @@ export const fact = (name, ...value) => h("div", { class: "fact" }, h("dt", null
 export const wideFact = (name, ...value) => h("div", { class: "fact wide" }, h("dt", null, name), h("dd", null, value));
 
 /** The buttons of verbs, those that the server offers. */
-export function buttons(context, names, values) {
+export function buttons(context, names, values, mayAct = context.application?.may_act) {
   const { application } = context;
-  if (!application?.may_act) return null;
+  if (!application || !mayAct) return null;
   const verbs = names.map((name) => application.verbs.find((verb) => verb.name === name)).filter(Boolean);
   return h(
     "span",

@@ -14,8 +14,7 @@ export const needs = (route) => [
 ];
 
 function relatives(title, found, context) {
-  const name = (one) => (typeof one === "string" ? one : one.shard_id);
-  const link = (one) => h("a", { href: context.link({ view: "shard", ...address(context.route), shard_id: name(one) }) }, name(one));
+  const link = ({ shard_id }) => h("a", { href: context.link({ view: "shard", ...address(context.route), shard_id }) }, shard_id);
   return wideFact(title, found.length ? found.map((one) => h("div", null, link(one), one.state && [" ", pill(one.state)])) : h("span", { class: "quiet" }, "none"));
 }
 
@@ -25,7 +24,7 @@ function waits(found, context) {
     (found.shard_id && h("a", { href: context.link({ view: "shard", ...of, shard_id: found.shard_id }) }, found.shard_id)) ||
     (found.batch_id && h("a", { href: context.link({ view: "batch", ...of, batch_id: found.batch_id }) }, found.batch_id)) ||
     (found.owner && owner(found.owner, context.airflow));
-  return h("div", { key: "waits" }, banner({ level: "warning", text: found.text }, link));
+  return h("div", { key: "waits" }, banner({ level: "warning", text: `It waits for ${found.text}.` }, link));
 }
 
 export function view(context) {
@@ -39,7 +38,7 @@ export function view(context) {
   const left = shard.expires_from_ms === null ? null : shard.expires_from_ms - nowMs;
   const columns = [
     { title: "Batch", width: 290, kind: "id", cell: (one) => h("a", { href: context.link({ view: "batch", ...of, batch_id: one.batch_id }) }, one.batch_id) },
-    { title: "State", width: 110, cell: (one) => pill(one.state.toLowerCase()) },
+    { title: "State", width: 110, cell: (one) => pill(one.outcome) },
     { title: "Records", width: 100, kind: "number", cell: (one) => count(one.records) },
     { title: "Committed", width: 130, kind: "number", cell: (one) => instant(one.committed_at_ms, nowMs, "–") },
     { title: "After → until", width: 260, kind: "id", cell: slice },
@@ -82,7 +81,8 @@ export function view(context) {
       ),
     section(
       "Its batches",
-      h("span", { class: "quiet" }, counted(data.batches.length, "batch", "batches")),
+      h("span", { class: "quiet" }, `among the latest ${count(data.batches_looked_at)} of the application`),
+      data.files_error && failed(data.files_error, airflow),
       table("table-history", { label: "Batches of this shard", columns, rows: data.batches, rowKey: (one) => one.batch_id, empty: "No batch has records of this shard." }),
     ),
   ];
