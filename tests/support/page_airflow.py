@@ -203,6 +203,7 @@ def environment(folder: Path, endpoint_url: str, silent_port: int) -> dict[str, 
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(folder / "passwords.json"),
+        "AIRFLOW__SHARDBATCH__SHOW_RECORDS": "True",
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
     }
 
@@ -213,9 +214,9 @@ def write_rows(folder: Path) -> dict[str, str]:
     try:
         store.prepare()
         now_ms = time.time_ns() // 1_000_000
-        names = page_rows.troubles(folder / "rows", store, now_ms)
-        page_rows.wide(folder / "rows", store, now_ms)
-        page_rows.elsewhere(folder / "rows", store, now_ms)
+        names = page_rows.troubles(folder, store, now_ms)
+        page_rows.wide(folder, store, now_ms)
+        page_rows.elsewhere(folder, store, now_ms)
         return names
     finally:
         store.close()

@@ -47,6 +47,9 @@ class Told(Rig):
     def owner(self, run: str) -> Owner:
         return Owner(self.deployment, self.app, run, "batch")
 
+    def start(self, frozen: Frozen, *words: Any, **said: Any) -> str:
+        return super().start(frozen, *words, **{"roots": (f"out/{self.app}",), **said})
+
     def consumer(self, **changes: Any) -> Consumer:
         return super().consumer(**{"deployment": self.deployment, **changes})
 
@@ -73,8 +76,7 @@ def told(folder: Path, store: LeaseStore, name: str, now_ms: int, shards: int) -
     stream.now_ms = begun
     for shard in stream.shards.values():
         shard.born_ms = begun
-    (folder / name).mkdir(parents=True)
-    return Told(folder / name / "staging", stream=stream, store=store, time=FakeTime(begun), app=name)
+    return Told(folder / "staging", stream=stream, store=store, time=FakeTime(begun), app=name)
 
 
 def troubles(folder: Path, store: LeaseStore, now_ms: int) -> dict[str, str]:

@@ -30,8 +30,9 @@ def work(name: str, manifest_uri: str) -> None:
 
 
 def make(name: str, leases: str = "leases_page") -> DAG:
-    with DAG(name, schedule=None, params=batch_params("batch"), default_args=QUICK) as dag:
-        with StreamBatch(
+    with (
+        DAG(name, schedule=None, params=batch_params("batch"), default_args=QUICK) as dag,
+        StreamBatch(
             "batch",
             app_name=name,
             stream=KinesisStream(name, aws_conn_id="aws_page"),
@@ -39,8 +40,9 @@ def make(name: str, leases: str = "leases_page") -> DAG:
             staging=Staging(str(FOLDER / "staging")),
             policies=Policies(sink="own"),
             claim=ClaimOptions(read_tasks=1),
-        ) as batch:
-            work(name, batch.manifest_uri)
+        ) as batch,
+    ):
+        work(name, batch.manifest_uri)
     return dag
 
 
