@@ -145,7 +145,7 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
       h("p", { key: "help" }, verb.help, ". ", verb.more && h("span", { class: "quiet" }, verb.more)),
       ...(state.result
         ? [
-            h("div", { key: "result", role: "status" }, h("h3", null, "Done"), answerTable(state.result.rows, "Result")),
+            h("div", { key: "result", role: "status" }, h("h3", null, state.result.done ? "Done" : "Not all was done: what was left says why"), answerTable(state.result.rows, "Result")),
             h("div", { class: "row", key: "close" },
               h("button", { type: "button", class: "main", onclick: () => dialog.close() }, "Close")),
           ]

@@ -55,20 +55,23 @@ export function top(context) {
       verbs.length > 0 && menu(context, verbs),
     ),
     error && failed(error, airflow),
-    application.error && banner({ level: "error", text: application.error.message || application.error, remedy: application.error.remedy }),
+    application.error && banner({ level: "error", text: application.error.message, remedy: application.error.remedy }),
     data.banner && banner(data.banner),
-    h(
-      "dl",
-      { class: "facts", key: "facts" },
-      fact("Until data loss", loss(application.expires_in_ms, application.retention_ms)),
-      fact("Behind", lag(application.behind_ms)),
-      fact("Complete up to", instant(application.watermark_ms, nowMs, "not known")),
-      fact("Last commit", instant(application.last_commit_ms, nowMs)),
-      fact("Open shards", h("span", { title: `${count(application.held_shards)} held` }, count(application.open_shards))),
-      fact("Retention", application.retention_ms ? duration(application.retention_ms) : "not known"),
-    ),
+    route.view === "application" && facts(application, nowMs),
   ];
 }
+
+const facts = (application, nowMs) =>
+  h(
+    "dl",
+    { class: "facts", key: "facts" },
+    fact("Until data loss", loss(application.expires_in_ms, application.retention_ms)),
+    fact("Behind", lag(application.behind_ms)),
+    fact("Complete up to", instant(application.watermark_ms, nowMs, "not known")),
+    fact("Last commit", instant(application.last_commit_ms, nowMs)),
+    fact("Open shards", h("span", { title: `${count(application.held_shards)} held` }, count(application.open_shards))),
+    fact("Retention", application.retention_ms ? duration(application.retention_ms) : "not known"),
+  );
 
 function menu(context, verbs) {
   const choose = (event) => {
@@ -105,7 +108,7 @@ function trouble(one, context) {
         shardLink(shard),
         one.kind === "loss" && loss(shard.expires_ms - nowMs, context.application.application.retention_ms, untilLoss),
         shard.owner && h("span", null, "held by ", owner(shard.owner, context.airflow)),
-        shard.waits_for && h("span", null, shard.waits_for),
+        shard.waits_for && h("span", null, `waits for ${shard.waits_for}`),
       ),
     ),
     one.shards.length > MOST &&
@@ -120,21 +123,25 @@ function trouble(one, context) {
   return h(
     "li",
     { key: `${one.kind}-${one.level}-${one.batch?.batch_id || ""}`, class: `trouble ${one.level}` },
-    h("div", { class: "what" }, h("strong", null, one.text), one.batch && [" ", pill(batchState(one.batch))]),
-    h("div", { class: "quiet" }, one.remedy),
-    one.batch &&
-      h(
-        "ul",
-        null,
+    h(
+      "div",
+      null,
+      h("div", null, h("strong", null, one.text), one.batch && [" ", pill(batchState(one.batch))]),
+      h("div", { class: "quiet" }, one.remedy),
+      one.batch &&
         h(
-          "li",
+          "ul",
           null,
-          h("a", { href: context.link({ ...context.route, view: "batch", batch_id: one.batch.batch_id }) }, one.batch.batch_id),
-          one.batch.owner && h("span", null, "owner ", owner(one.batch.owner, context.airflow)),
-          one.batch.note && h("span", { class: "note" }, one.batch.note),
+          h(
+            "li",
+            null,
+            h("a", { href: context.link({ ...context.route, view: "batch", batch_id: one.batch.batch_id }) }, one.batch.batch_id),
+            one.batch.owner && h("span", null, "owner ", owner(one.batch.owner, context.airflow)),
+            one.batch.note && h("span", { class: "said" }, one.batch.note),
+          ),
         ),
-      ),
-    shards && h("ul", null, shards),
+      shards && h("ul", null, shards),
+    ),
     one.batch && buttons(context, ofBatch(one.batch), named),
     gaps && buttons(context, ["accept-gap", "reset"], gaps),
   );
@@ -190,8 +197,10 @@ function overview(context, shards, error) {
     section(
       "Needs a person",
       null,
-      application.problem && banner({ level: "warning", ...application.problem }),
-      !seen ? waiting() : seen.length ? h("ul", { class: "troubles" }, seen.map((one) => trouble(one, context))) : h("p", { class: "fine" }, "Nothing. All shards are read in time."),
+      application.problem && !context.application.banner && !found.length && banner({ level: "warning", ...application.problem }),
+      !seen && waiting(),
+      seen?.length > 0 && h("ul", { class: "troubles" }, seen.map((one) => trouble(one, context))),
+      seen?.length === 0 && !application.problem && h("p", { class: "fine" }, "Nothing. All shards are read in time."),
     ),
     h(
       "div",
@@ -209,7 +218,7 @@ function overview(context, shards, error) {
 
 function lineageTab(context, data) {
   const onShard = (shard_id) => context.go({ view: "shard", ...address(context.route), shard_id });
-  return h("div", { key: "lineage" }, drawing("lineage", data, { onShard }));
+  return h("div", { key: "lineage" }, drawing("lineage", data, { onShard, retention_ms: context.application.application.retention_ms }));
 }
 
 function plotsTab(context) {

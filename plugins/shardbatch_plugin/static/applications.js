@@ -13,10 +13,13 @@ const numbers = (application) => {
     gaps > 0 && h("span", { class: "tag bad" }, counted(gaps, "gap")),
     parked > 0 && h("span", { class: "tag bad" }, `${count(parked)} parked`),
     aside > 0 && h("span", { class: "tag warn" }, `${count(aside)} set aside`),
-    unfinished > 0 && h("span", { class: "tag" }, `${count(unfinished)} unfinished`),
+    unfinished > 0 && h("span", { class: "tag quiet" }, `${count(unfinished)} unfinished`),
   ].filter(Boolean);
   return told.length ? told : h("span", { class: "quiet" }, "none");
 };
+
+const shardsOf = ({ open_shards: open, held_shards: held }) =>
+  open === null ? h("span", { class: "quiet" }, "–") : h("span", { title: `${count(held)} held` }, count(open));
 
 function line(application, context, nowMs, label) {
   const { airflow } = context;
@@ -38,7 +41,7 @@ function line(application, context, nowMs, label) {
     cell("Complete up to", "number", instant(application.watermark_ms, nowMs, "not known")),
     cell("Last commit", "number", instant(application.last_commit_ms, nowMs)),
     cell("Needs a person", "tags", numbers(application)),
-    cell("Shards", "number", h("span", { title: `${count(application.held_shards)} held` }, count(application.open_shards))),
+    cell("Shards", "number", shardsOf(application)),
     cell(
       "At work",
       "",
@@ -108,7 +111,7 @@ export function view(context) {
         "details",
         { class: "more" },
         h("summary", null, `${counted(data.not_known.length, "group")} of DAGs of which the application is not known`),
-        h("ul", null, data.not_known.map((one) => h("li", null, airflowLink(context.airflow, one), ` ${one.group_id || ""}: ${one.why}`))),
+        h("ul", null, data.not_known.map((one) => h("li", null, one.dag_id && airflowLink(context.airflow, one), ` ${one.group_id} ${one.why}`))),
       ),
   ];
 }

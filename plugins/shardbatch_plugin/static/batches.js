@@ -10,7 +10,7 @@ import { table } from "./table.js";
 
 export const STEPS = ["claim", "read", "freeze", "work", "commit"];
 
-const secondsOf = (batch, step) => batch[step] ?? batch[`${step}_s`] ?? batch[`${step}_seconds`] ?? null;
+const secondsOf = (batch, step) => batch[`${step}_s`] ?? null;
 
 /** The seconds of each step of a batch as one bar. */
 export function steps(batch) {

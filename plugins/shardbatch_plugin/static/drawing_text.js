@@ -72,14 +72,13 @@ export function timeTicks(from, to, most) {
 
 /**
  * Where values stand on an axis from 0 to 1. The axis is logarithmic if the largest value is more than 200 times the
- * smallest above zero; zero and less then stand at its foot. `kind` is `time` for milliseconds.
+ * smallest above zero, or 15 times the middle one; zero and less then stand at its foot. `kind` is `time` for
+ * milliseconds.
  */
 export function valueScale(values, kind = "number", most = 4) {
-  const known = values.filter(isNumber);
-  const positive = known.filter((value) => value > 0);
-  const top = positive.reduce((a, b) => Math.max(a, b), 0) || 1;
-  const low = positive.reduce((a, b) => Math.min(a, b), top);
-  if (top / low > 200) {
+  const positive = values.filter((value) => isNumber(value) && value > 0).sort((a, b) => a - b);
+  const [low, middle, top] = [positive[0] ?? 1, positive[positive.length >> 1] ?? 1, positive.at(-1) ?? 1];
+  if (top / low > 200 || top / middle > 15) {
     const powers = kind === "time" ? POWERS_OF_TIME : Array.from({ length: 24 }, (_, power) => 10 ** (power - 3));
     const foot = Math.log10(powers.findLast((power) => power <= low) ?? low) - 0.15;
     const head = Math.log10(top) + 0.05;
@@ -88,6 +87,21 @@ export function valueScale(values, kind = "number", most = 4) {
     const every = Math.ceil(inside.length / (most + 1));
     return { log: true, top, at, ticks: inside.filter((_, index) => index % every === 0) };
   }
+  return linear(top, kind, most);
+}
+
+/**
+ * A linear axis from zero for bars. Where a few values are far larger than the others, it ends before them, so that the
+ * others can be compared: `cut(value)` says which ones reach over its end.
+ */
+export function barScale(values, kind = "number", most = 4) {
+  const positive = values.filter((value) => isNumber(value) && value > 0).sort((a, b) => a - b);
+  const [usual, top] = [positive[Math.floor(positive.length * 0.9)] ?? 1, positive.at(-1) ?? 1];
+  const end = top > 4 * usual ? 2 * usual : top;
+  return { ...linear(end, kind, most), cut: (value) => value > end };
+}
+
+function linear(top, kind, most) {
   const step = kind === "time" ? timeTicks(0, top, most).step : niceStep(top / most);
   const end = Math.max(top * 1.05, step);
   const ticks = [];

@@ -44,12 +44,14 @@ export function lossLevel(leftMs, retentionMs) {
   return left < 0.15 ? "bad" : left < 0.5 ? "warn" : "ok";
 }
 
+const whole = (ms) => (ms < MINUTE ? ms : ms - (ms % MINUTE));
+
 /** An instant as it lies from now: `3 min ago`, `in 2 h`. */
 export function ago(instantMs, nowMs) {
   if (instantMs === null || instantMs === undefined) return "never";
   const past = nowMs - instantMs;
   if (Math.abs(past) < 2 * SECOND) return "just now";
-  return past > 0 ? `${duration(past)} ago` : `in ${duration(-past)}`;
+  return past > 0 ? `${duration(whole(past))} ago` : `in ${duration(whole(-past))}`;
 }
 
 /** An instant in full, UTC. */
@@ -97,6 +99,14 @@ export function keyRange(from, to) {
   const size = to - from;
   const digits = size >= 0.1 ? 0 : size >= 0.01 ? 1 : size >= 0.001 ? 2 : 3;
   return `${(from * 100).toFixed(digits)}–${(to * 100).toFixed(digits)} %`;
+}
+
+const LONGEST_POSITION = 20;
+
+/** A position as a row shows it: of a sequence number its first and its last digits. */
+export function position(text) {
+  if (!text) return "the beginning";
+  return /^\d/.test(text) && text.length > LONGEST_POSITION ? `${text.slice(0, 4)}…${text.slice(-10)}` : text;
 }
 
 const OWNER_PARTS = 5;

@@ -14,6 +14,12 @@ import * as place from "./place.js";
 import { address, format, ofPlace, parse } from "./router.js";
 import * as shard from "./shard.js";
 
+const STYLE = fetch(new URL("streams.css", import.meta.url)).then(async (answer) => {
+  const sheet = new CSSStyleSheet();
+  // Without its style the page is still of use.
+  await sheet.replace(answer.ok ? await answer.text() : "");
+  return sheet;
+});
 const VIEWS = { application, batch, shard };
 const HOME = new URL("../", import.meta.url);
 const MOST_ANSWERS = 30;
@@ -37,15 +43,16 @@ export class Page {
   build() {
     this.host = document.createElement("div");
     this.root = this.host.attachShadow({ mode: "open" });
-    const style = document.createElement("link");
-    style.rel = "stylesheet";
-    style.href = new URL("streams.css", import.meta.url).href;
     this.body = document.createElement("main");
     this.body.className = "page";
-    this.body.hidden = true;
-    // Shown without its style it would jump; without the style file it is still of use.
-    style.onload = style.onerror = () => { this.body.hidden = false; this.drawNow(); };
-    this.root.append(style, this.body);
+    this.body.hidden = true; // shown without its style it would jump
+    this.root.append(this.body);
+    STYLE.then((sheet) => {
+      // A link element would be loaded anew, and all scroll positions lost, whenever the page moves over.
+      this.root.adoptedStyleSheets = [sheet, ...this.root.adoptedStyleSheets];
+      this.body.hidden = false;
+      this.drawNow();
+    });
     // Airflow's keys must not act on what a person types here: it sees all events of the shadow root as the host's.
     for (const name of ["keydown", "keyup", "keypress"]) {
       this.root.addEventListener(name, (event) => { if (event.target.closest?.(TYPED)) event.stopPropagation(); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small parts that several views have.
-import { ago, behind, bytes, count, duration, keyRange, lossLevel, ownerParts, ownerShort, untilLoss, utc } from "./format.js";
+import { ago, behind, bytes, count, duration, keyRange, lossLevel, ownerParts, ownerShort, position, untilLoss, utc } from "./format.js";
 import { h } from "./dom.js";
 
 /** An error with what to do. */
@@ -88,13 +88,23 @@ export function owner(text, airflow) {
   return link;
 }
 
+/** From one position of a shard to another. */
+export const slice = ({ after, until }) => [
+  h("code", { title: after }, position(after)),
+  " → ",
+  h("code", { title: until }, position(until)),
+];
+
 /** A fact with its name. */
 export const fact = (name, ...value) => h("div", { class: "fact" }, h("dt", null, name), h("dd", null, value));
 
+/** A fact that takes more room. */
+export const wideFact = (name, ...value) => h("div", { class: "fact wide" }, h("dt", null, name), h("dd", null, value));
+
 /** The buttons of verbs, those that the server offers. */
-export function buttons(context, names, values) {
+export function buttons(context, names, values, mayAct = context.application?.may_act) {
   const { application } = context;
-  if (!application?.may_act) return null;
+  if (!application || !mayAct) return null;
   const verbs = names.map((name) => application.verbs.find((verb) => verb.name === name)).filter(Boolean);
   return h(
     "span",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lag, records and duration of the last batches, one above the other on the same axis of time.
-import { batchRows, KINDS, summaryOf } from "./batch_rows.js";
+import { batchRows, KINDS, pauses, summaryOf } from "./batch_rows.js";
 import { make, pointOf, surface, tooltip } from "./drawing.js";
 import { about, clock, count, duration, instant, isNumber, timeTicks, valueScale } from "./drawing_text.js";
 
@@ -26,6 +26,7 @@ export function plots(element, batches) {
   element.replaceChildren(stage, make("p", { className: "sb-note", text: HELP }), summary, told);
   let rows = [];
   let scales = [];
+  let breaks = new Set();
   let span = null;
   let current = null;
 
@@ -41,6 +42,7 @@ export function plots(element, batches) {
     rows = batchRows(answer).filter((row) => row.at !== null).sort((a, b) => a.at - b.at);
     const place = rows.findIndex((row) => row.id === id);
     current = place < 0 ? null : place;
+    breaks = new Set(pauses(rows).map(({ index }) => index));
     scales = PANELS.map(({ kind, value }) => valueScale(rows.map(value), kind, 4));
     const [from, to] = rows.length ? [rows[0].at, rows.at(-1).at] : [0, 1];
     span = to > from ? { from, to } : { from: from - 1800000, to: to + 1800000 };
@@ -77,7 +79,7 @@ export function plots(element, batches) {
       const y = Math.round(top + TALL * (1 - scale.at(tick))) + 0.5;
       context.moveTo(LEFT, y);
       context.lineTo(width - RIGHT, y);
-      context.fillText(panel.short(tick), LEFT - 8, y);
+      context.fillText(tick ? panel.short(tick) : "0", LEFT - 8, y);
     }
     for (const tick of rows.length ? ticks.values : []) {
       const x = Math.round(xOf(tick, width)) + 0.5;
@@ -90,17 +92,17 @@ export function plots(element, batches) {
     context.fillText(`${panel.text}${scale.log ? " (logarithmic)" : ""}`, 0, top - 14);
   }
 
-  // The line breaks where a value is not known; batches that need a look have the sign that they have elsewhere.
+  // The line breaks where a value is not known, and where there was no batch for long; batches that need a look have the sign that they have elsewhere.
   function paintLine(context, width, colours, { colour, value }, scale, top) {
     let points = 0;
     let before = false;
     const place = (row) => [xOf(row.at, width), top + TALL * (1 - scale.at(value(row)))];
     const path = new Path2D();
-    for (const row of rows) {
+    for (const [at, row] of rows.entries()) {
       const known = isNumber(value(row));
       if (known) {
         points += 1;
-        if (before) path.lineTo(...place(row));
+        if (before && !breaks.has(at)) path.lineTo(...place(row));
         else path.moveTo(...place(row));
       }
       before = known;

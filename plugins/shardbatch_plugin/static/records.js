@@ -39,7 +39,7 @@ function make(element, { context, slice }) {
       "li",
       { key: one.sequence_number },
       h("div", { class: "quiet" }, h("code", null, one.sequence_number), ` key ${one.partition_key} · arrived ${utc(one.arrived_ms)} · ${bytes(one.size)}`),
-      note && h("div", { class: "note" }, note),
+      note && h("div", { class: "said" }, note),
       h("pre", { tabindex: "0" }, text),
     );
   }

@@ -25,13 +25,13 @@ function columns(context, retentionMs, nowMs) {
       : h("span", { class: "quiet" }, "–");
   const done = h("span", { class: "quiet" }, "–");
   return [
-    { title: "Shard", width: 210, kind: "id", sort: "shard", cell: shard },
-    { title: "State", width: 128, sort: "state", cell: (one) => [pill(one.state), one.gap ? pill("gap") : null] },
+    { title: "Shard", width: 168, kind: "id", sort: "shard", cell: shard },
     {
-      title: "Until data loss", width: 124, kind: "number", sort: "loss", help: "When the oldest unread record expires",
+      title: "Until data loss", width: 122, kind: "number", sort: "loss", help: "When the oldest unread record expires",
       cell: (one) => (one.state === "completed" ? done : loss(one.expires_ms === null ? null : one.expires_ms - nowMs, retentionMs)),
     },
-    { title: "Behind", width: 104, kind: "number", sort: "behind", cell: (one) => (one.state === "completed" ? done : lag(one.behind_ms)) },
+    { title: "Behind", width: 96, kind: "number", sort: "behind", cell: (one) => (one.state === "completed" ? done : lag(one.behind_ms)) },
+    { title: "State", width: 128, sort: "state", cell: (one) => [pill(one.state), one.gap ? pill("gap") : null] },
     { title: "Owner", width: 220, sort: "owner", cell: (one) => owner(one.owner, context.airflow) },
     { title: "Waits for", width: 190, sort: "waits", cell: (one) => (one.waits_for ? h("span", { title: one.waits_for }, one.waits_for) : done) },
     { title: "Batch", width: 150, kind: "id", sort: "batch", cell: batch },

@@ -2,18 +2,18 @@
 // The batches one beside the other: how long each step took, records, bytes, attempts, and what each came to.
 import { batchRows, KINDS, linesOf, pauses, STEPS, summaryOf } from "./batch_rows.js";
 import { BOLD, FONT, fill, legend, make, pointOf, surface, tooltip } from "./drawing.js";
-import { about, bytes, clock, duration, valueScale } from "./drawing_text.js";
+import { about, barScale, bytes, clock, duration, valueScale } from "./drawing_text.js";
 import { columnsOf, holding, newest, within, zoomed } from "./timeline_view.js";
 
 const SHAPES = { claim: "solid", read: "solid", freeze: "rows", work: "slashes", commit: "dots" };
 const LEFT = 74;
 const RIGHT = 12;
 const BRUSH = { top: 4, tall: 40 };
-const LANES = { steps: { top: 66, tall: 170 }, records: { top: 256, tall: 70 }, bytes: { top: 346, tall: 54 } };
-const SIGNS_AT = 418;
-const ATTEMPTS_AT = 436;
-const TIMES_AT = 458;
-const HEIGHT = 470;
+const LANES = { steps: { top: 84, tall: 170 }, records: { top: 288, tall: 70 }, bytes: { top: 392, tall: 54 } };
+const SIGNS_AT = 466;
+const ATTEMPTS_AT = 484;
+const TIMES_AT = 506;
+const HEIGHT = 530;
 const HELP = "The strip above shows all batches: drag in it, turn the wheel or press + and − to choose which are shown below."
   + " Arrow keys walk from batch to batch, Enter opens one. Times are UTC.";
 
@@ -67,9 +67,9 @@ export function timeline(element, batches, { onBatch = () => {} } = {}) {
     const [first, last] = [Math.max(0, Math.floor(window.from)), Math.min(rows.length, Math.ceil(window.to))];
     const shown = rows.slice(first, last);
     const scales = {
-      steps: valueScale(shown.map((row) => row.whole), "time", 4),
-      records: valueScale(shown.map((row) => row.batch.records), "number", 2),
-      bytes: valueScale(shown.map((row) => row.batch.bytes), "number", 2),
+      steps: barScale(shown.map((row) => row.whole), "time", 4),
+      records: barScale(shown.map((row) => row.batch.records), "number", 2),
+      bytes: barScale(shown.map((row) => row.batch.bytes), "number", 2),
     };
     paintBrush(context, width, colours);
     paintLane(context, colours, width, LANES.steps, "duration", scales.steps, duration);
@@ -89,8 +89,12 @@ export function timeline(element, batches, { onBatch = () => {} } = {}) {
       const left = x(index) + (each - thick) / 2;
       if (index === hovered || index === current) paintChosen(context, colours, x(index), each, index === current);
       paintSteps(context, colours, rows[index], left, thick, scales.steps);
-      paintValue(context, colours, rows[index].batch.records, "held", LANES.records, scales.records, left, thick);
-      paintValue(context, colours, rows[index].batch.bytes, "landed", LANES.bytes, scales.bytes, left, thick);
+      const { batch, whole } = rows[index];
+      paintValue(context, colours, batch.records, "held", LANES.records, scales.records, left, thick);
+      paintValue(context, colours, batch.bytes, "landed", LANES.bytes, scales.bytes, left, thick);
+      paintCut(context, colours, LANES.steps, scales.steps, whole, duration, left, thick);
+      paintCut(context, colours, LANES.records, scales.records, batch.records, about, left, thick);
+      paintCut(context, colours, LANES.bytes, scales.bytes, batch.bytes, bytes, left, thick);
       paintSigns(context, colours, rows[index], x(index) + each / 2, each);
       drawnBars += 1;
     }
@@ -101,7 +105,7 @@ export function timeline(element, batches, { onBatch = () => {} } = {}) {
       context.textAlign = "center";
       context.fillText("There are no batches yet.", LEFT + plot() / 2, LANES.steps.top + 60);
     }
-    Object.assign(canvas.dataset, { bars: drawnBars, first, log: scales.steps.log });
+    Object.assign(canvas.dataset, { bars: drawnBars, first });
   }
 
   function paintBrush(context, width, colours) {
@@ -146,7 +150,6 @@ export function timeline(element, batches, { onBatch = () => {} } = {}) {
       context.setLineDash([]);
       return;
     }
-    // On a logarithmic axis the whole has its height, and the steps share it.
     let base = foot;
     STEPS.forEach((step, at) => {
       const part = row.steps[at] === null || !row.whole ? 0 : (high * row.steps[at]) / row.whole;
@@ -164,6 +167,20 @@ export function timeline(element, batches, { onBatch = () => {} } = {}) {
     const high = value > 0 ? Math.max(1, lane.tall * scale.at(value)) : 0;
     context.fillStyle = colours[colour];
     context.fillRect(left, lane.top + lane.tall - high, thick, high);
+  }
+
+  // A bar that is cut off at the top has a break through it, and its value beside it.
+  function paintCut(context, colours, lane, scale, value, text, left, thick) {
+    if (!scale.cut(value)) return;
+    context.strokeStyle = colours.surface;
+    context.lineWidth = 3;
+    context.beginPath();
+    context.moveTo(left - 2, lane.top + 14);
+    context.lineTo(left + thick + 2, lane.top + 8);
+    context.stroke();
+    context.fillStyle = colours.text;
+    context.textAlign = left > LEFT + 60 ? "right" : "left";
+    context.fillText(text(value), left > LEFT + 60 ? left - 4 : left + thick + 4, lane.top + 8);
   }
 
   function paintSigns(context, colours, row, middle, each) {
@@ -217,14 +234,15 @@ export function timeline(element, batches, { onBatch = () => {} } = {}) {
   function paintTimes(context, colours, width, x, each, first, last) {
     context.fillStyle = colours.muted;
     context.textAlign = "center";
-    const every = Math.max(1, Math.ceil(62 / each));
+    const every = Math.max(1, Math.ceil(48 / each));
     let day = null;
     for (let index = Math.ceil(first / every) * every; index < last; index += every) {
       const at = rows[index].created;
       const middle = x(index) + each / 2;
       if (at === null || middle < LEFT + 14 || middle > width - RIGHT - 14) continue;
       const today = new Date(at).toISOString().slice(5, 10);
-      context.fillText(day === today ? clock(at, 60000) : `${today} ${clock(at + 1, 60000)}`, middle, TIMES_AT);
+      context.fillText(clock(at + 1, 60000), middle, TIMES_AT);
+      if (day !== today) context.fillText(today, middle, TIMES_AT + 14);
       day = today;
     }
   }
@@ -376,10 +394,10 @@ function paintLane(context, colours, width, lane, name, scale, text) {
     const y = Math.round(lane.top + lane.tall * (1 - scale.at(tick))) + 0.5;
     context.moveTo(LEFT, y);
     context.lineTo(width - RIGHT, y);
-    context.fillText(text(tick), LEFT - 8, y);
+    context.fillText(tick ? text(tick) : "0", LEFT - 8, y);
   }
   context.stroke();
   context.textAlign = "left";
   context.fillStyle = colours.text;
-  context.fillText(`${name}${scale.log ? " (logarithmic)" : ""}`, 0, lane.top - 9);
+  context.fillText(name, 0, lane.top - 13);
 }

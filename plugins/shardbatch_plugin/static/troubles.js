@@ -27,22 +27,20 @@ const expiring = (shards, retentionMs, nowMs) => {
   });
 };
 
-const ofBatch = (batch, nowMs) => {
-  const held = `${counted(batch.records, "record")}, frozen ${duration(nowMs - batch.created_at_ms)} ago, attempt ${batch.attempt}`;
+const unfinished = (batch, running, nowMs) => {
+  const age = `frozen ${duration(nowMs - batch.created_at_ms)} ago, attempt ${batch.attempt}`;
+  const held = `${counted(batch.records, "record")}, ${age}`;
   if (batch.state === "PARKED") {
     const remedy = "Its shards wait. Fix the work, then unpark it; or set it aside, so that its shards go on.";
-    return { level: "error", kind: "batch", text: `A batch is parked: ${held}`, remedy, batch };
+    return [{ level: "error", kind: "batch", text: `A batch is parked: ${held}`, remedy, batch }];
   }
-  const failing = batch.attempt > 1;
-  return {
-    level: failing ? "warn" : "note",
-    kind: "batch",
-    text: `A batch is not finished: ${held}`,
-    remedy: failing
-      ? "Its work has failed before. Fix it and clear the failed task; or park the batch, so that other shards go on."
-      : "A run is at work on it, or the next run takes it over.",
-    batch,
-  };
+  if (batch.attempt > 1) {
+    const remedy = "Fix its work and clear the failed task. Until then you may park it, so that other shards go on.";
+    return [{ level: "warn", kind: "batch", text: `The work of a batch has failed before: ${held}`, remedy, batch }];
+  }
+  if (running) return [];
+  const remedy = "The next run finishes it. If its task failed, fix the work and clear that task.";
+  return [{ level: "warn", kind: "batch", text: `A batch is frozen, and no run is at work: ${held}`, remedy, batch }];
 };
 
 /** What is wrong with an application, or waits for a person. */
@@ -58,7 +56,8 @@ export function troubles({ application, status, shards, nowMs }) {
       shards: gaps,
     });
   }
-  for (const batch of [...status.unfinished, ...status.intervals.unfinished]) found.push(ofBatch(batch, nowMs));
+  const running = application.running.length > 0;
+  for (const batch of [...status.unfinished, ...status.intervals.unfinished]) found.push(...unfinished(batch, running, nowMs));
   for (const batch of [...status.set_aside, ...status.intervals.set_aside]) {
     const remedy = "Readers do not see its records. Replay it once the work is fixed, or drop it.";
     const text = `A batch is set aside: ${counted(batch.records, "record")}`;
