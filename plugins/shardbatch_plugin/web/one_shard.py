@@ -13,8 +13,8 @@ from shardbatch.core.rows import BATCH
 from shardbatch.errors import ShardbatchError
 from shardbatch_plugin.web.answers import NotFound, told
 from shardbatch_plugin.web.chosen import Chosen
-from shardbatch_plugin.web.detail import outcome_of, shards_of
-from shardbatch_plugin.web.files import manifest_of
+from shardbatch_plugin.web.detail import outcome_of
+from shardbatch_plugin.web.files import slice_of
 from shardbatch_plugin.web.one_batch import owner_json
 
 #: Batches whose manifests are looked through for a shard.
@@ -33,7 +33,7 @@ def shard(chosen: Chosen, shard_id: str) -> dict[str, Any]:
 
     :raises NotFound: if the application has no such shard.
     """
-    rows = shards_of(chosen)
+    rows = chosen.table
     row = next((one for one in rows if one.shard_id == shard_id), None)
     if row is None:
         raise NotFound(f"There is no shard {shard_id}.")
@@ -76,24 +76,23 @@ def _history(chosen: Chosen, shard_id: str) -> _History:
         if row.manifest_uri is None:
             continue
         try:
-            manifest = manifest_of(chosen.staging, row)
+            landed = slice_of(chosen.staging, row, shard_id)
         except ShardbatchError as failed:
             error = error or told(failed)
             continue
         looked_at += 1
-        for entry in manifest.slices:
-            if entry.slice.shard_id == shard_id:
-                told_of.append(
-                    {
-                        "batch_id": row.batch_id,
-                        "state": row.state.value,
-                        "outcome": outcome_of(row),
-                        "after": str(entry.slice.after),
-                        "until": str(entry.slice.until),
-                        "records": entry.slice.records,
-                        "committed_at_ms": row.committed_at_ms,
-                    }
-                )
+        if landed is not None:
+            told_of.append(
+                {
+                    "batch_id": row.batch_id,
+                    "state": row.state.value,
+                    "outcome": outcome_of(row),
+                    "after": str(landed.after),
+                    "until": str(landed.until),
+                    "records": landed.records,
+                    "committed_at_ms": row.committed_at_ms,
+                }
+            )
     return _History(told_of, looked_at, error)
 
 
