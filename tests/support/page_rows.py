@@ -103,7 +103,7 @@ def troubles(folder: Path, store: LeaseStore, now_ms: int) -> dict[str, str]:
     rig.run("late")
     rig.run("behind-a-gap")  # what was put while the batch was parked has expired
 
-    names = {"gap": gap, "landed": landed, "held": held}
+    names = {"gap": gap, "landed": landed, "held": held, "parked shard": parked}
     names["parked"] = named = _batch_of(rig, "poison", parked)
     _act(rig, park, named, "the job cannot read record 7")
     names["set aside"] = named = _batch_of(rig, "broken", aside)
