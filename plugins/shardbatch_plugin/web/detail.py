@@ -25,7 +25,7 @@ from shardbatch_plugin.web.files import manifest_of
 from shardbatch_plugin.web.listing import row_of
 from shardbatch_plugin.web.one_batch import gaps_of
 from shardbatch_plugin.web.records import may_see_records
-from shardbatch_plugin.web.runs import STEPS, WORK, running, seconds_of
+from shardbatch_plugin.web.runs import STEPS, WORK, reading, running, seconds_of
 
 #: What a person does from the page.
 VERBS = ("release", "park", "unpark", "set-aside", "drop", "accept-gap", "reset", "replay")
@@ -119,6 +119,17 @@ def hours(chosen: Chosen, count: int) -> dict[str, Any]:
         "complete_from_ms": held.complete_from_ms,
         "holds": [asdict(hold) for hold in held.holds],
         "gaps_not_dated": unknown,
+    }
+
+
+def read_tasks(chosen: Chosen) -> dict[str, Any]:
+    """How far the reads have come that are at work: those of runs that the user may see."""
+    found = reading(running(chosen.dag_ids & chosen.access.readable))
+    shards = {name: (*numbers, task.at_ms) for task in found for name, numbers in task.reading.items()}
+    return {
+        "tasks": [{key: value for key, value in asdict(task).items() if key != "reading"} for task in found],
+        "columns": ["shard_id", "records", "bytes", "behind_ms", "at_ms"],
+        "rows": [[name, *numbers] for name, numbers in sorted(shards.items())],
     }
 
 

@@ -16,6 +16,7 @@ from shardbatch_plugin.web.chosen import Chosen
 from shardbatch_plugin.web.detail import outcome_of
 from shardbatch_plugin.web.files import slice_of
 from shardbatch_plugin.web.one_batch import owner_json
+from shardbatch_plugin.web.runs import Running, reading
 
 #: Batches whose manifests are looked through for a shard.
 LOOKED_AT = 20
@@ -57,8 +58,20 @@ def shard(chosen: Chosen, shard_id: str) -> dict[str, Any]:
         "batches": history.batches,
         "batches_looked_at": history.looked_at,
         "files_error": history.error,
-        "reading": None,
+        "reading": _reading(chosen, row.owner, shard_id),
     }
+
+
+def _reading(chosen: Chosen, owner: str, shard_id: str) -> dict[str, Any] | None:
+    """How far the read of a shard has come, by its run's read task; ``None`` while none reads it."""
+    found = chosen.owner_here(owner)
+    if found is None or found.dag_id not in chosen.access.readable:
+        return None
+    for task in reading([Running(found.dag_id, found.run_id)]):
+        if shard_id in task.reading:
+            records, size, behind_ms = task.reading[shard_id]
+            return {"records": records, "bytes": size, "at_ms": task.at_ms, "behind_ms": behind_ms}
+    return None
 
 
 def _relative(rows: list[Any], shard_id: str) -> dict[str, Any]:
