@@ -2,8 +2,9 @@
 // The dialog of a verb: what it needs, its preview, the reason, and then the deed. Its state is its own, so that no
 // refresh of the page behind it changes it.
 import { draw, h } from "./dom.js";
+import { ownerShort } from "./format.js";
 import { failed, waiting } from "./parts.js";
-import { filled, missing } from "./suited.js";
+import { filled, missing, nameOf } from "./suited.js";
 
 const COLUMNS = ["name", "owner", "result", "why", "effect"];
 const NAMES = { name: "What", owner: "Owner", result: "Result", why: "Why", effect: "What follows" };
@@ -11,7 +12,10 @@ const NAMES = { name: "What", owner: "Owner", result: "Result", why: "Why", effe
 function answerTable(rows, label) {
   if (!rows.length) return h("p", { class: "quiet" }, "Nothing of this application matches.");
   const seen = COLUMNS.filter((name) => rows.some((row) => row[name]));
-  const cell = (row, name) => (name === "name" && row.kind ? `${row.kind} ${row.name}` : row[name]);
+  const cell = (row, name) => {
+    if (name === "name") return `${row.kind} ${row.name}`;
+    return name === "owner" ? h("span", { title: row.owner }, ownerShort(row.owner)) : row[name];
+  };
   return h(
     "div",
     { class: "scroll short", tabindex: "0", role: "group", "aria-label": label },
@@ -34,6 +38,10 @@ function answerTable(rows, label) {
 export function openDialog(root, { verb, values, address, api, airflow, done }) {
   const dialog = document.createElement("dialog");
   const state = { values: { ...values }, reason: "", preview: null, result: null, error: null, busy: false };
+  const given = verb.arguments.filter((one) => one.required || state.values[one.name]);
+  const known = given.some((one) => state.values[one.name]);
+  const first = known ? given : verb.arguments; // whoever pressed a button beside a batch sees that batch first
+  const further = verb.arguments.filter((one) => !first.includes(one));
   let asked = 0;
 
   function change(name, value) {
@@ -65,6 +73,7 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
     } finally {
       if (question === asked) state.busy = false;
       show();
+      if (preview && state.preview) dialog.querySelector("#reason").focus();
     }
   }
 
@@ -89,10 +98,10 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
     return h(
       "div",
       { class: argument.switch ? "field switch" : "field", key: name },
-      h("label", { for: id }, name.replaceAll("_", " "), argument.required && h("span", { class: "quiet" }, " (needed)")),
+      h("label", { for: id }, nameOf(argument), argument.required && h("span", { class: "quiet" }, " (needed)")),
       input,
       words,
-      h("small", { id: `${id}-help` }, argument.help),
+      h("small", { id: `${id}-help` }, argument.help, argument.many && ". Several are separated by commas or lines."),
     );
   }
 
@@ -101,7 +110,9 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
     const stale = state.error?.status === 409;
     const ready = state.preview && state.reason.trim() && !state.busy;
     return [
-      verb.arguments.length > 0 && h("div", { class: "fields", key: "fields" }, verb.arguments.map(field)),
+      h("div", { class: "fields", key: "fields" }, first.map(field)),
+      further.length > 0 &&
+        h("details", { key: "further" }, h("summary", null, "More choices"), h("div", { class: "fields" }, further.map(field))),
       h(
         "div",
         { class: "row", key: "look" },
@@ -110,7 +121,7 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
           { type: "button", class: state.preview ? "" : "main", disabled: state.busy || lacking.length > 0, onclick: () => send(true) },
           stale || state.preview ? "Look again" : "Preview",
         ),
-        lacking.length > 0 && h("span", { class: "quiet" }, `Fill in ${lacking.map((one) => one.name.replaceAll("_", " ")).join(", ")}.`),
+        lacking.length > 0 && h("span", { class: "quiet" }, `Fill in ${lacking.map(nameOf).join(", ")}.`),
         !state.preview && !lacking.length && h("span", { class: "quiet" }, "Nothing changes yet."),
       ),
       h("div", { key: "error", "aria-live": "assertive" }, state.error && failed(state.error, airflow)),
@@ -158,6 +169,7 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
   root.append(dialog);
   show();
   dialog.showModal();
-  if (!missing(verb, filled(verb, state.values)).length && verb.arguments.some((one) => state.values[one.name])) send(true);
+  dialog.querySelector("input, textarea")?.focus();
+  if (known && !missing(verb, filled(verb, state.values)).length) send(true);
   return dialog;
 }

@@ -34,7 +34,7 @@ function line(application, context, nowMs, label) {
       { scope: "row" },
       h("a", { href: context.link(route), class: "name" }, application.app_name),
       h("div", { class: "quiet" }, `${application.stream_name} · ${label}`),
-      problem && h("div", { class: "problem", title: problem.remedy }, problem.text || problem.message),
+      problem && h("div", { class: application.error || application.urgency >= 3 ? "problem" : "quiet", title: problem.remedy }, problem.text || problem.message),
     ),
     cell("Until data loss", "number", loss(application.expires_in_ms, application.retention_ms)),
     cell("Behind", "number", lag(application.behind_ms)),

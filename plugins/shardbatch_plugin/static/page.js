@@ -244,7 +244,7 @@ export class Page {
     const told = at === null ? "asking" : failed ? "not refreshed" : working ? "live" : "up to date";
     const crumbs = [h("a", { href: this.everywhere }, "All applications")];
     if (!this.of && this.route.view !== "home") crumbs[0] = h("a", { href: this.link({ view: "home" }) }, "All applications");
-    if (!this.of && this.route.view === "home") crumbs[0] = h("span", null, "All applications");
+    if (!this.of && this.route.view === "home") crumbs.pop();
     if (this.of && this.route.view !== "home") crumbs.push(h("a", { href: this.wholePage() }, "Open as a page"));
     return h(
       "div",

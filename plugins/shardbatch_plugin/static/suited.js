@@ -44,3 +44,6 @@ export function filled(verb, values) {
 export function missing(verb, chosen) {
   return verb.arguments.filter((argument) => argument.required && !(argument.name in chosen));
 }
+
+/** What an argument is called: its word on the command line, which the help of the others uses. */
+export const nameOf = (argument) => argument.flag.replace(/^-+/, "").replaceAll("-", " ");
