@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a DAG, a run or a task in Airflow's pages to its application, its batch and its shards, and what is wrong there."""
+"""From a DAG, a run or a task in Airflow to its application, its batch and its shards, and what is wrong there."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.rows import BATCH, TABLES, Key
 from shardbatch.hooks.leases import store_digest
 from shardbatch.stores.sql import SQLStore
-from tests.support.page import FROM_THE_PAGE, Page
+from tests.support.acted_page import FROM_THE_PAGE, Page
 from tests.unit.cli.rows import NAMESPACE, NOW, OWNER
 from tests.unit.plugin.conftest import LEASES
 
@@ -76,9 +76,7 @@ def test_a_sign_of_life_of_its_run_makes_no_preview_stale(acted_page: Page, acte
 
 
 @pytest.mark.parametrize("more", [{"token": ""}, {"verb": "set-aside"}, {"chosen": {"batch_id": "b2", "scope": ""}}])
-def test_a_token_of_something_else_does_nothing(
-    acted_page: Page, acted_store: SQLStore, more: dict[str, Any]
-) -> None:
+def test_a_token_of_something_else_does_nothing(acted_page: Page, acted_store: SQLStore, more: dict[str, Any]) -> None:
     acted_page.log_in("ann")
     token, before = acted_page.act(ask())[1]["token"], rows_of(acted_store)
     status, answer = acted_page.act(do(**{"token": token, **more}))
@@ -93,9 +91,7 @@ def test_a_token_of_another_person_does_nothing(acted_page: Page) -> None:
     assert acted_page.act(do(token))[0] == 409
 
 
-@pytest.mark.parametrize(
-    ("name", "status", "error"), [("vic", 403, "Forbidden"), ("oscar", 404, "ApplicationUnknown")]
-)
+@pytest.mark.parametrize(("name", "status", "error"), [("vic", 403, "Forbidden"), ("oscar", 404, "ApplicationUnknown")])
 def test_who_may_not_edit_the_dag_does_not_even_get_a_preview(
     acted_page: Page, acted_store: SQLStore, name: str, status: int, error: str
 ) -> None:
@@ -153,9 +149,7 @@ def test_what_the_run_of_a_dag_has_that_is_gone_is_for_those_who_may_edit_the_ap
         {"Origin": "http://testserver"},
     ],
 )
-def test_what_another_site_sends_is_refused(
-    acted_page: Page, acted_store: SQLStore, headers: dict[str, str]
-) -> None:
+def test_what_another_site_sends_is_refused(acted_page: Page, acted_store: SQLStore, headers: dict[str, str]) -> None:
     acted_page.log_in("ann")
     token, before = acted_page.act(ask())[1]["token"], rows_of(acted_store)
     status, answer = acted_page.act(do(token), headers)
@@ -224,9 +218,7 @@ def test_a_run_that_works_keeps_its_batch_unless_by_force_as_airflows_database_s
     acted_page.metadata.ends("orders", run_id, "failed")
 
 
-def test_a_replay_is_started_as_the_user_who_may_start_runs_of_the_dag(
-    acted_page: Page, acted_store: SQLStore
-) -> None:
+def test_a_replay_is_started_as_the_user_who_may_start_runs_of_the_dag(acted_page: Page, acted_store: SQLStore) -> None:
     chosen = {"batch_id": "b1"}
     acted_page.log_in("ann")
     status, preview = acted_page.act(ask("replay", chosen))

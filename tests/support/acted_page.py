@@ -4,6 +4,7 @@ Airflow lets read and edit some DAGs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,23 @@ from sqlalchemy import insert, select
 from tests.support.metadata import Metadata
 
 FROM_THE_PAGE = {"X-Shardbatch": "act", "Origin": "http://testserver", "Sec-Fetch-Site": "same-origin"}
+
+
+def database(folder: Path, dags: Sequence[DAG], names: Sequence[str] = ()) -> None:
+    """Makes Airflow's database in a folder, with these DAGs, serialized, and others of which it knows the names."""
+    import_all_models()
+    metadata = Metadata(folder)
+    Base.metadata.create_all(metadata.engine)
+    with metadata.session() as session:
+        session.add(DagBundleModel(name="dags"))
+        session.commit()
+        for dag_id in (*(dag.dag_id for dag in dags), *names):
+            session.add(DagModel(dag_id=dag_id, bundle_name="dags", is_stale=False))
+        session.commit()
+        for dag in dags:
+            SerializedDagModel.write_dag(LazyDeserializedDAG.from_dag(dag), bundle_name="dags", session=session)
+        session.commit()
+    metadata.engine.dispose()
 
 
 class Rights(SimpleAuthManager):
@@ -55,38 +73,19 @@ class Rights(SimpleAuthManager):
 class Page:
     """The page, and what Airflow knows.
 
-    :param folder: for Airflow's database.
+    :param folder: has Airflow's database, as :func:`database` makes it.
     :param patch: pytest's ``monkeypatch``.
     """
 
     def __init__(self, folder: Path, patch: Any) -> None:
         from shardbatch_plugin.web.app import app
 
-        import_all_models()
         self.metadata = Metadata(folder)
-        Base.metadata.create_all(self.metadata.engine)
         patch.setattr("airflow.settings.Session", self.metadata.session)
         self.rights = Rights()
         patch.setattr(_AuthManagerState, "instance", self.rights)
         self._app = app
         self.client = TestClient(app)
-        with self.metadata.session() as session:
-            session.add(DagBundleModel(name="dags"))
-            session.commit()
-
-    def add(self, dag: DAG) -> None:
-        """Airflow has a DAG, serialized."""
-        with self.metadata.session() as session:
-            session.add(DagModel(dag_id=dag.dag_id, bundle_name="dags", is_stale=False))
-            session.commit()
-            SerializedDagModel.write_dag(LazyDeserializedDAG.from_dag(dag), bundle_name="dags", session=session)
-            session.commit()
-
-    def knows(self, dag_id: str) -> None:
-        """Airflow has a DAG of which nothing more is known."""
-        with self.metadata.session() as session:
-            session.add(DagModel(dag_id=dag_id, bundle_name="dags", is_stale=False))
-            session.commit()
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str, value: Any, map_index: int = -1) -> None:
         """A task of a run has left a value."""
