@@ -78,16 +78,16 @@ class Asker(Generic[S]):
         self._asked: dict[Hashable, _Asked] = {}
         self._lock = threading.RLock()  # an answer may be there before the question is noted
 
-    def begin(self, question: Hashable, read: Callable[[S], T], fresh_s: float = FRESH_S) -> Future[T]:
+    def begin(self, question: Hashable, read: Callable[[S], T], fresh_s: float | None = None) -> Future[T]:
         """Begin to ask.
 
         :param question: names what is read.
         :param read: reads it from the store, which is closed behind it.
-        :param fresh_s: seconds for which the answer is given again; a failure is never.
+        :param fresh_s: seconds for which the answer is given again, default :data:`FRESH_S`; a failure is never.
         """
         with self._lock:
             now = time.monotonic()
-            for name in [name for name, asked in self._asked.items() if asked.until is not None and asked.until < now]:
+            for name in [name for name, asked in self._asked.items() if asked.until is not None and asked.until <= now]:
                 del self._asked[name]
             known = self._asked.get(question)
             if known is None:
@@ -95,7 +95,7 @@ class Asker(Generic[S]):
                 known.future.add_done_callback(lambda done: self._keep(question, done, fresh_s))
         return known.future
 
-    def ask(self, question: Hashable, read: Callable[[S], T], fresh_s: float = FRESH_S) -> T:
+    def ask(self, question: Hashable, read: Callable[[S], T], fresh_s: float | None = None) -> T:
         """Ask, and wait for the answer.
 
         :raises NoAnswer: if it does not come in time.
@@ -123,12 +123,12 @@ class Asker(Generic[S]):
         with self._opened() as store:
             return read(store)
 
-    def _keep(self, question: Hashable, done: Future[Any], fresh_s: float) -> None:
+    def _keep(self, question: Hashable, done: Future[Any], fresh_s: float | None) -> None:
         with self._lock:
             if done.exception() is not None:
                 self._asked.pop(question, None)
             elif question in self._asked:
-                self._asked[question].until = time.monotonic() + fresh_s
+                self._asked[question].until = time.monotonic() + (FRESH_S if fresh_s is None else fresh_s)
 
 
 _askers: dict[str, Asker[Any]] = {}
