@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Streams page in this process: its application over rows of its own, an Airflow database in SQLite, and users whom
-Airflow lets read and edit some DAGs."""
+"""The Streams page with a whole database of Airflow, in which runs are started, and users who may read, edit and start
+some DAGs."""
 
 from __future__ import annotations
 
@@ -78,9 +78,12 @@ class Page:
     """
 
     def __init__(self, folder: Path, patch: Any) -> None:
+        from shardbatch_plugin.web import found, stores
         from shardbatch_plugin.web.app import app
 
         self.metadata = Metadata(folder)
+        for module, name, fresh in ((found, "_dags", found.Dags()), (stores, "_askers", {}), (stores, "FRESH_S", 0.0)):
+            patch.setattr(module, name, fresh)
         patch.setattr("airflow.settings.Session", self.metadata.session)
         self.rights = Rights()
         patch.setattr(_AuthManagerState, "instance", self.rights)
