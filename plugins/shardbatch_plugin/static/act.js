@@ -60,8 +60,8 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
     state.error = null;
     show();
     try {
-      const token = preview ? null : state.preview.token;
-      const answer = await api.act({ ...address, verb: verb.name, chosen, reason: state.reason.trim(), preview, token });
+      const seen = preview ? {} : { token: state.preview.token };
+      const answer = await api.act({ ...address, verb: verb.name, chosen, reason: state.reason.trim(), preview, ...seen });
       if (!preview) {
         state.result = answer;
         done();
