@@ -56,9 +56,17 @@ export function top(context) {
     ),
     error && failed(error, airflow),
     application.error && banner({ level: "error", text: application.error.message, remedy: application.error.remedy }),
-    data.banner && banner(data.banner),
+    said(context) && banner(data.banner),
     route.view === "application" && facts(application, nowMs),
   ];
+}
+
+/** Whether the application's own line is told: not where the line of the run, or the list of troubles, says it. */
+function said(context) {
+  const { route } = context;
+  const found = context.application.banner;
+  const listed = route.view === "application" && route.tab === "overview";
+  return found && !listed && context.answer("place").data?.banner?.text !== found.text;
 }
 
 const facts = (application, nowMs) =>
@@ -197,7 +205,7 @@ function overview(context, shards, error) {
     section(
       "Needs a person",
       null,
-      application.problem && !context.application.banner && !found.length && banner({ level: "warning", ...application.problem }),
+      application.problem && !found.length && banner(context.application.banner || { level: "warning", ...application.problem }),
       !seen && waiting(),
       seen?.length > 0 && h("ul", { class: "troubles" }, seen.map((one) => trouble(one, context))),
       seen?.length === 0 && !application.problem && h("p", { class: "fine" }, "Nothing. All shards are read in time."),
