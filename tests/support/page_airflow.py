@@ -20,6 +20,7 @@ from scripts.airflow_client import AirflowClient
 from scripts.airflow_instance import AirflowInstance
 from scripts.environment import process_environment, python_path
 from shardbatch.core.rows import BATCH, SHARD_LEASE, Namespace
+from shardbatch.hooks.leases import SQLLeases, store_digest
 from shardbatch.local import StreamServer
 from shardbatch.stores.sql import SQLStore
 from tests.support import page_rows
@@ -112,9 +113,7 @@ class PageAirflow:
 
     def application(self, name: str) -> dict[str, str]:
         """The address of an application: what every endpoint is asked with."""
-        rows = self.read("applications")["applications"]
-        (found,) = [row for row in rows if row["app_name"] == name]
-        return {each: found[each] for each in ("store", "app_name", "stream_name")}
+        return {"store": store_digest(SQLLeases("leases_page")), "app_name": name, "stream_name": name}
 
     def route(self, name: str, *rest: str) -> str:
         """The path of an application's view, as the page's address bar has it."""

@@ -47,6 +47,11 @@ class Told(Rig):
     def owner(self, run: str) -> Owner:
         return Owner(self.deployment, self.app, run, "batch")
 
+    def work(self, frozen: Frozen, *words: Any, **said: Any) -> str:
+        """It takes some seconds or minutes."""
+        self.time.sleep(self.random.uniform(5, 200))
+        return super().work(frozen, *words, **said)
+
     def start(self, frozen: Frozen, *words: Any, **said: Any) -> str:
         return super().start(frozen, *words, **{"roots": (f"out/{self.app}",), **said})
 
@@ -98,7 +103,7 @@ def troubles(folder: Path, store: LeaseStore, now_ms: int) -> dict[str, str]:
     rig.run("late")
     rig.run("behind-a-gap")  # what was put while the batch was parked has expired
 
-    names = {"gap": gap, "landed": landed, "held": held}
+    names = {"gap": gap, "landed": landed, "held": held, "parked shard": parked}
     names["parked"] = named = _batch_of(rig, "poison", parked)
     _act(rig, park, named, "the job cannot read record 7")
     names["set aside"] = named = _batch_of(rig, "broken", aside)

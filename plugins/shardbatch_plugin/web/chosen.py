@@ -5,14 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends
 
-from shardbatch.control.overview import Look, look
+from shardbatch.control.overview import Look, Overview, look, overview
+from shardbatch.control.shard_table import ShardRow, shard_table
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import Namespace
+from shardbatch.core.watermark import Watermark, watermark
 from shardbatch.errors import ApplicationUnknown, ConfigurationError, ShardbatchError
 from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.settings import default_staging
@@ -25,11 +28,33 @@ from shardbatch_plugin.web.stores import Place, store_asker
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Seen:
+    """The rows of an application as of a moment ago, and what follows from them, which is worked out once for all."""
+
+    look: Look
+
+    @cached_property
+    def watermark(self) -> Watermark:
+        """Up to when all is committed."""
+        return watermark(self.look.application, self.look.leases)
+
+    @cached_property
+    def overview(self) -> Overview:
+        """The application in a few numbers."""
+        return overview(self.look)
+
+    @cached_property
+    def table(self) -> list[ShardRow]:
+        """All of its shards."""
+        return shard_table(self.look.leases, self.look.application, self.look.undecided)
+
+
 @dataclass
 class Chosen:
     """An application in its store, and what the user may do there.
 
-    ``look`` has its rows as of a moment ago. ``groups`` are its groups in this deployment, whether the user may read
+    ``groups`` are its groups in this deployment, whether the user may read
     their DAGs or not.
     """
 
@@ -37,8 +62,18 @@ class Chosen:
     known: Known
     place: Place
     namespace: Namespace
-    look: Look
+    seen: Seen
     groups: frozenset[DagGroup]
+
+    @property
+    def look(self) -> Look:
+        """Its rows as of a moment ago."""
+        return self.seen.look
+
+    @property
+    def table(self) -> list[ShardRow]:
+        """All of its shards."""
+        return self.seen.table
 
     @property
     def dag_ids(self) -> frozenset[str]:
@@ -94,13 +129,13 @@ def choose(access: AccessDep, store: str, app_name: str, stream_name: str) -> Ch
         raise _unknown() from None
     declared = all_known.groups_of(store, namespace)
     try:
-        found = store_asker(place).ask((namespace, "look"), lambda opened: look(opened, namespace))
+        found = store_asker(place).ask((namespace, "look"), lambda opened: Seen(look(opened, namespace)))
     except ShardbatchError as error:
         # Of a store, no more is told to those who may not see what a DAG declares there.
         if isinstance(error, ApplicationUnknown) or not visible(access, declared):
             raise _unknown() from None
         raise
-    groups = all_known.groups_of(store, namespace, found.application.claimed_by)
+    groups = all_known.groups_of(store, namespace, found.look.application.claimed_by)
     if not visible(access, groups):
         raise _unknown()
     return Chosen(access, all_known, place, namespace, found, frozenset(groups))

@@ -9,8 +9,7 @@ from typing import Any, cast
 
 from shardbatch.control import completeness, verbs
 from shardbatch.control.columnar import columnar
-from shardbatch.control.overview import overview
-from shardbatch.control.shard_table import COLUMNS, ShardRow, shard_table
+from shardbatch.control.shard_table import COLUMNS
 from shardbatch.control.status import batches as latest_batches
 from shardbatch.control.status import status_of
 from shardbatch.control.verb import Verb
@@ -18,15 +17,15 @@ from shardbatch.core.batch import Batch
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import BATCH
-from shardbatch.core.watermark import watermark
 from shardbatch.errors import ShardbatchError
 from shardbatch.run.batch_status import BatchStatus, batch_status
 from shardbatch_plugin.web.answers import now_ms
 from shardbatch_plugin.web.chosen import Chosen
 from shardbatch_plugin.web.files import manifest_of
 from shardbatch_plugin.web.listing import row_of
+from shardbatch_plugin.web.one_batch import gaps_of
 from shardbatch_plugin.web.records import may_see_records
-from shardbatch_plugin.web.runs import STEPS, WORK, running, seconds_of
+from shardbatch_plugin.web.runs import STEPS, WORK, reading, running, seconds_of
 
 #: What a person does from the page.
 VERBS = ("release", "park", "unpark", "set-aside", "drop", "accept-gap", "reset", "replay")
@@ -40,7 +39,7 @@ MOST_MANIFESTS = 20
 def application(chosen: Chosen) -> dict[str, Any]:
     """How an application stands as a whole."""
     status = chosen.ask(("status",), lambda store: _status(chosen, store))
-    found = overview(chosen.look)
+    found = chosen.seen.overview
     at_work = running(chosen.dag_ids & chosen.access.readable)
     row = row_of(chosen.known, chosen.access, chosen.place.key, chosen.namespace, found, chosen.groups, at_work)
     problem = row["problem"]
@@ -76,14 +75,9 @@ def verb_json(verb: Verb) -> dict[str, Any]:
     }
 
 
-def shards_of(chosen: Chosen) -> list[ShardRow]:
-    """All shards of an application."""
-    return shard_table(chosen.look.leases, chosen.look.application, chosen.look.undecided)
-
-
 def shards(chosen: Chosen) -> dict[str, Any]:
     """All shards, as columns."""
-    return columnar(COLUMNS, shards_of(chosen))
+    return columnar(COLUMNS, chosen.table)
 
 
 def batches(chosen: Chosen, limit: int, *, intervals: bool) -> dict[str, Any]:
@@ -105,8 +99,8 @@ def hours(chosen: Chosen, count: int) -> dict[str, Any]:
     """The hours that are complete."""
     now = now_ms()
     since = now - count * completeness.HOUR_MS
-    application, leases = chosen.look.application, chosen.look.leases
-    held = watermark(application, leases)
+    leases = chosen.look.leases
+    held = chosen.seen.watermark
     with_gaps = chosen.ask(("gaps", count), lambda store: _with_gaps(chosen, store, since), fresh_s=30.0)
     waiting = [gap for lease in leases for gap in (*lease.skipped, *(lease.pending.gaps if lease.pending else ()))]
     spans = [(gap.from_ms, gap.to_ms) for gap in waiting]
@@ -117,7 +111,7 @@ def hours(chosen: Chosen, count: int) -> dict[str, Any]:
         except ShardbatchError:  # told as a number: what is committed is complete, with a gap or without
             unknown += 1
             continue
-        spans += [(gap.from_ms, gap.to_ms) for entry in manifest.slices for gap in entry.slice.gaps]
+        spans += [(gap.get("from_ms"), gap.get("to_ms")) for gap in gaps_of(manifest)]
     found = completeness.hours(now, count, held.ms, held.complete_from_ms, spans)
     return {
         "hours": [asdict(hour) for hour in found],
@@ -125,6 +119,17 @@ def hours(chosen: Chosen, count: int) -> dict[str, Any]:
         "complete_from_ms": held.complete_from_ms,
         "holds": [asdict(hold) for hold in held.holds],
         "gaps_not_dated": unknown,
+    }
+
+
+def read_tasks(chosen: Chosen) -> dict[str, Any]:
+    """How far the reads have come that are at work: those of runs that the user may see."""
+    found = reading(running(chosen.dag_ids & chosen.access.readable))
+    shards = {name: (*numbers, task.at_ms) for task in found for name, numbers in task.reading.items()}
+    return {
+        "tasks": [{key: value for key, value in asdict(task).items() if key != "reading"} for task in found],
+        "columns": ["shard_id", "records", "bytes", "behind_ms", "at_ms"],
+        "rows": [[name, *numbers] for name, numbers in sorted(shards.items())],
     }
 
 

@@ -4,62 +4,85 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from shardbatch.core import manifest as manifests
 from shardbatch.core.batch import Batch
-from shardbatch.core.manifest import Manifest
 from shardbatch.core.slice import Slice
 from shardbatch.errors import ManifestChanged, StagingError
 from shardbatch.hooks.staging import Staging
 from shardbatch.landing.area import StagingArea
 from shardbatch_plugin.web.stores import staging_asker
 
-#: Manifests that are kept, since none ever changes; that of 5,000 shards has a few megabytes.
-KEPT = 8
+T = TypeVar("T")
+
+#: Manifests that are kept, since none ever changes; that of 5,000 shards has megabytes.
+KEPT = 4
+#: What was found of single shards in manifests.
+KEPT_SLICES = 2000
+
+Name = tuple[Any, ...]
 
 
 class _Kept:
-    """The manifests that were read last."""
+    """What was read last of manifests."""
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], Manifest] = {}
+    def __init__(self, most: int) -> None:
+        self._known: dict[Name, Any] = {}
+        self._most = most
         self._lock = Lock()
 
-    def get(self, name: tuple[str, str]) -> Manifest | None:
+    def get(self, name: Name, make: Callable[[], T]) -> T:
+        """What is kept under a name, or else what is made now."""
         with self._lock:
-            found = self._known.pop(name, None)
-            if found is not None:
-                self._known[name] = found
-            return found
-
-    def keep(self, name: tuple[str, str], manifest: Manifest) -> None:
+            if name in self._known:
+                self._known[name] = found = self._known.pop(name)
+                return cast("T", found)
+        made = make()
         with self._lock:
-            self._known[name] = manifest
-            while len(self._known) > KEPT:
+            self._known[name] = made
+            while len(self._known) > self._most:
                 del self._known[next(iter(self._known))]
+        return made
 
 
-_kept = _Kept()
+_manifests = _Kept(KEPT)
+_slices = _Kept(KEPT_SLICES)
 
 
-def manifest_of(staging: Staging | None, batch: Batch) -> Manifest:
-    """The manifest of a batch, compared with what was frozen.
+def manifest_of(staging: Staging | None, batch: Batch) -> dict[str, Any]:
+    """The manifest of a batch as plain JSON, compared with what was frozen.
 
     :raises StagingError: if it cannot be read.
     :raises NoAnswer: if the folder does not answer in time.
     """
+    name = _name(batch)
+    asker = staging_asker(_expected(staging))
+    return _manifests.get(
+        name, lambda: asker.ask(("manifest", *name), lambda area: manifests.plain(_read(area, batch)), fresh_s=0)
+    )
+
+
+def slice_of(staging: Staging | None, batch: Batch, shard_id: str) -> Slice | None:
+    """The slice of one shard in a batch; ``None`` if it has none.
+
+    :raises StagingError: if the manifest cannot be read.
+    :raises NoAnswer: if the folder does not answer in time.
+    """
+    name = (*_name(batch), shard_id)
+    asker = staging_asker(_expected(staging))
+    return _slices.get(
+        name,
+        lambda: asker.ask(("slice", *name), lambda area: manifests.slice_in(_read(area, batch), shard_id), fresh_s=0),
+    )
+
+
+def _name(batch: Batch) -> tuple[str, str]:
     if batch.manifest_uri is None or batch.manifest_digest is None:
         raise StagingError("The batch has no manifest.", remedy="One that was never frozen has none.")
-    name = (batch.manifest_uri, batch.manifest_digest)
-    found = _kept.get(name)
-    if found is None:
-        asker = staging_asker(_expected(staging))
-        found = asker.ask(("manifest", *name), lambda area: _read(area, batch))
-        _kept.keep(name, found)
-    return found
+    return batch.manifest_uri, batch.manifest_digest
 
 
 def left_of(staging: Staging | None, batch: Batch) -> dict[str, Any]:
@@ -104,7 +127,7 @@ def _records(area: StagingArea, landed: Slice, count: int) -> Iterator[dict[str,
                 return
 
 
-def _read(area: StagingArea, batch: Batch) -> Manifest:
+def _read(area: StagingArea, batch: Batch) -> bytes:
     if area.manifest_uri(batch.namespace, batch.batch_id) != batch.manifest_uri:
         raise StagingError(
             f"The batch stands in another staging folder than {area.uri}.",
@@ -113,7 +136,7 @@ def _read(area: StagingArea, batch: Batch) -> Manifest:
     content = area.read_manifest(batch.namespace, batch.batch_id)
     if manifests.digest(content) != batch.manifest_digest:
         raise ManifestChanged(f"The manifest {batch.manifest_uri} is not the one that was frozen.")
-    return Manifest.loads(content)
+    return content
 
 
 def _expected(staging: Staging | None) -> Staging:

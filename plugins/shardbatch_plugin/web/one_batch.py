@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
 from shardbatch.core.batch import Batch, BatchState
-from shardbatch.core.manifest import Manifest
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import BATCH, Key
 from shardbatch.core.start import Begun, Start
@@ -40,7 +39,7 @@ def expect_batch(chosen: Chosen, batch_id: str, scope: str | None = None) -> Bat
 def batch(chosen: Chosen, batch_id: str, scope: str | None = None) -> dict[str, Any]:
     """All that is known of a batch. What its files say is left out if they cannot be read; ``files_error`` says why."""
     row = expect_batch(chosen, batch_id, scope)
-    manifest: Manifest | None = None
+    manifest: dict[str, Any] | None = None
     begun: Sequence[Begun] = ()
     done: Sequence[Start] = ()
     error: dict[str, str] | None = None
@@ -65,34 +64,35 @@ def batch(chosen: Chosen, batch_id: str, scope: str | None = None) -> dict[str, 
     }
 
 
-def slices_of(manifest: Manifest) -> list[dict[str, Any]]:
+def slices_of(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The slices of a batch, in the order of their shards."""
-    found = []
-    for entry in sorted(manifest.slices, key=lambda entry: entry.slice.shard_id):
-        one = entry.slice
-        found.append(
-            {
-                "shard_id": one.shard_id,
-                "after": str(one.after),
-                "until": str(one.until),
-                "records": one.records,
-                "bytes": one.raw_bytes,
-                "gap": bool(one.gaps),
-                "files": [asdict(file) for file in one.files],
-                "ended": one.ended,
-                "generation": entry.shard_generation,
-                "first_arrival_ms": one.first_arrival_ms,
-                "last_arrival_ms": one.last_arrival_ms,
-            }
-        )
-    return found
-
-
-def gaps_of(manifest: Manifest) -> list[dict[str, Any]]:
-    """The gaps of a batch, each with its shard."""
     return [
-        {"shard_id": entry.slice.shard_id, **gap.to_json()} for entry in manifest.slices for gap in entry.slice.gaps
+        {
+            "shard_id": one["shard_id"],
+            "after": one["after"],
+            "until": one["until"],
+            "records": one.get("records", 0),
+            "bytes": one.get("raw_bytes", 0),
+            "gap": bool(_gaps(one)),
+            "files": one.get("files", []),
+            "ended": bool(one["ended"]),
+            "generation": one.get("shard_generation", 0),
+            "first_arrival_ms": one.get("first_arrival_ms"),
+            "last_arrival_ms": one.get("last_arrival_ms"),
+        }
+        for one in sorted(manifest["slices"], key=lambda one: str(one["shard_id"]))
     ]
+
+
+def gaps_of(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The gaps of a batch, each with its shard."""
+    return [{"shard_id": one["shard_id"], **gap} for one in manifest["slices"] for gap in _gaps(one)]
+
+
+def _gaps(one: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The gaps of a slice; one that version 0.1.0 wrote has one at most, under another key."""
+    found = one["gaps"] if "gaps" in one else [one["gap"]] if one.get("gap") else []
+    return list(found)
 
 
 def attempts_of(row: Batch, begun: Sequence[Begun] = (), done: Sequence[Start] = ()) -> list[dict[str, Any]]:

@@ -13,9 +13,10 @@ from shardbatch.core.rows import BATCH
 from shardbatch.errors import ShardbatchError
 from shardbatch_plugin.web.answers import NotFound, told
 from shardbatch_plugin.web.chosen import Chosen
-from shardbatch_plugin.web.detail import outcome_of, shards_of
-from shardbatch_plugin.web.files import manifest_of
+from shardbatch_plugin.web.detail import outcome_of
+from shardbatch_plugin.web.files import slice_of
 from shardbatch_plugin.web.one_batch import owner_json
+from shardbatch_plugin.web.runs import Running, reading
 
 #: Batches whose manifests are looked through for a shard.
 LOOKED_AT = 20
@@ -33,7 +34,7 @@ def shard(chosen: Chosen, shard_id: str) -> dict[str, Any]:
 
     :raises NotFound: if the application has no such shard.
     """
-    rows = shards_of(chosen)
+    rows = chosen.table
     row = next((one for one in rows if one.shard_id == shard_id), None)
     if row is None:
         raise NotFound(f"There is no shard {shard_id}.")
@@ -57,8 +58,20 @@ def shard(chosen: Chosen, shard_id: str) -> dict[str, Any]:
         "batches": history.batches,
         "batches_looked_at": history.looked_at,
         "files_error": history.error,
-        "reading": None,
+        "reading": _reading(chosen, row.owner, shard_id),
     }
+
+
+def _reading(chosen: Chosen, owner: str, shard_id: str) -> dict[str, Any] | None:
+    """How far the read of a shard has come, by its run's read task; ``None`` while none reads it."""
+    found = chosen.owner_here(owner)
+    if found is None or found.dag_id not in chosen.access.readable:
+        return None
+    for task in reading([Running(found.dag_id, found.run_id)]):
+        if shard_id in task.reading:
+            records, size, behind_ms = task.reading[shard_id]
+            return {"records": records, "bytes": size, "at_ms": task.at_ms, "behind_ms": behind_ms}
+    return None
 
 
 def _relative(rows: list[Any], shard_id: str) -> dict[str, Any]:
@@ -76,24 +89,23 @@ def _history(chosen: Chosen, shard_id: str) -> _History:
         if row.manifest_uri is None:
             continue
         try:
-            manifest = manifest_of(chosen.staging, row)
+            landed = slice_of(chosen.staging, row, shard_id)
         except ShardbatchError as failed:
             error = error or told(failed)
             continue
         looked_at += 1
-        for entry in manifest.slices:
-            if entry.slice.shard_id == shard_id:
-                told_of.append(
-                    {
-                        "batch_id": row.batch_id,
-                        "state": row.state.value,
-                        "outcome": outcome_of(row),
-                        "after": str(entry.slice.after),
-                        "until": str(entry.slice.until),
-                        "records": entry.slice.records,
-                        "committed_at_ms": row.committed_at_ms,
-                    }
-                )
+        if landed is not None:
+            told_of.append(
+                {
+                    "batch_id": row.batch_id,
+                    "state": row.state.value,
+                    "outcome": outcome_of(row),
+                    "after": str(landed.after),
+                    "until": str(landed.until),
+                    "records": landed.records,
+                    "committed_at_ms": row.committed_at_ms,
+                }
+            )
     return _History(told_of, looked_at, error)
 
 

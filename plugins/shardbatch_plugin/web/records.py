@@ -9,7 +9,7 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.settings import setting
 from shardbatch_plugin.web.answers import Forbidden, NotFound
 from shardbatch_plugin.web.chosen import Chosen
-from shardbatch_plugin.web.files import first_records, manifest_of
+from shardbatch_plugin.web.files import first_records, slice_of
 from shardbatch_plugin.web.one_batch import expect_batch
 
 #: The most records of one answer.
@@ -41,8 +41,7 @@ def records(chosen: Chosen, batch_id: str, shard_id: str, count: int) -> dict[st
     batch = expect_batch(chosen, batch_id)
     if not chosen.may_act_on(batch.owner):
         raise Forbidden("You may not see the records of this batch.")
-    manifest = manifest_of(chosen.staging, batch)
-    found = next((entry.slice for entry in manifest.slices if entry.slice.shard_id == shard_id), None)
+    found = slice_of(chosen.staging, batch, shard_id)
     if found is None:
         raise NotFound(f"Batch {batch_id} has no slice of {shard_id}.")
     return {"records": first_records(chosen.staging, found, max(1, min(count, MOST)))}

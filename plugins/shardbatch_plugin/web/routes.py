@@ -61,6 +61,12 @@ def shard(chosen: ChosenDep, shard_id: str) -> JSONResponse:
     return answer(**one_shard.shard(chosen, shard_id))
 
 
+@router.get("/reading")
+def reading(chosen: ChosenDep) -> JSONResponse:
+    """How far the reads have come that are at work."""
+    return answer(**detail.read_tasks(chosen))
+
+
 @router.get("/records")
 def first_records(
     chosen: ChosenDep, batch_id: str, shard_id: str, count: Annotated[int, Query(ge=1, le=records.MOST)] = 20

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import json
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from airflow.models.dagrun import DagRun
+from airflow.models.task_state_store import TaskStateStoreModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
-from airflow.utils.state import DagRunState
+from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import func, select
 
 from shardbatch.core.owner import Owner
+from shardbatch.tasks.reading import KEY
 
 #: The tasks of a group by their steps; every other one, but its report, is the work on a batch.
 STEPS = ("claim", "read", "freeze", "commit")
@@ -100,6 +104,66 @@ def seconds_of(owners: Iterable[Owner]) -> dict[Owner, dict[str, float | None]]:
                 if step is not None:
                     spans.setdefault(owner, {}).setdefault(step, _Span()).add(begin, end, open_ones <= 0)
     return {owner: {step: span.seconds for step, span in found.items()} for owner, found in spans.items()}
+
+
+@dataclass(frozen=True)
+class ReadTask:
+    """A read task at work, with what it showed last of its shards: of each, records, bytes, and how far it is from
+    where its read ends, in milliseconds (``None``: its service does not say)."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+    at_ms: int
+    records: int
+    bytes: int
+    shards: int
+    over: int
+    reading: Mapping[str, tuple[int, int, int | None]]
+
+
+def reading(runs: Iterable[Running]) -> list[ReadTask]:
+    """The read tasks of these runs that are at work and have shown how far they have come."""
+    wanted = {(run.dag_id, run.run_id) for run in runs}
+    if not wanted:
+        return []
+    state, task = TaskStateStoreModel, TaskInstance
+    asked = (
+        select(state.dag_id, state.run_id, state.task_id, state.map_index, state.value)
+        .join(
+            task,
+            (task.dag_id == state.dag_id)
+            & (task.run_id == state.run_id)
+            & (task.task_id == state.task_id)
+            & (task.map_index == state.map_index),
+        )
+        .where(
+            state.key == KEY,
+            state.dag_id.in_(sorted({dag_id for dag_id, _ in wanted})),
+            state.run_id.in_(sorted({run_id for _, run_id in wanted})),
+            task.state == TaskInstanceState.RUNNING,
+        )
+    )
+    found = []
+    with create_session() as session:
+        for dag_id, run_id, task_id, map_index, value in session.execute(asked):
+            shown = _shown(value) if (dag_id, run_id) in wanted else None
+            if shown is not None:
+                found.append(ReadTask(dag_id, run_id, task_id, map_index, **shown))
+    return sorted(found, key=lambda one: (one.dag_id, one.run_id, one.task_id, one.map_index))
+
+
+def _shown(text: str) -> dict[str, Any] | None:
+    """What a read task showed; ``None`` for what a backend of the deployment's own keeps elsewhere, or another version
+    wrote."""
+    try:
+        value = json.loads(text)
+        numbers = {name: int(value[name]) for name in ("at_ms", "records", "bytes", "shards", "over")}
+        shards = {str(name): (int(n), int(size), ms) for name, (n, size, ms) in value["reading"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return {**numbers, "reading": shards}
 
 
 def step_of(task_id: str, group_id: str) -> str | None:

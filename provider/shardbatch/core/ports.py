@@ -400,3 +400,10 @@ SYSTEM_CLOCK = Clock(now_ms=lambda: time.time_ns() // 1_000_000, monotonic=time.
 
 #: Says a line of progress to the person who reads the log.
 Say = Callable[[str], None]
+
+#: Shows how far a read task has come, as plain JSON, to those who look from outside.
+Show = Callable[[Mapping[str, object]], None]
+
+
+def unshown(progress: Mapping[str, object]) -> None:
+    """Drop it, where nobody looks."""
