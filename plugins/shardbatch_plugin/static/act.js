@@ -22,12 +22,24 @@ function answerTable(rows, label) {
     h(
       "table",
       { class: "answer", "aria-label": label },
-      h("thead", null, h("tr", null, seen.map((name) => h("th", { scope: "col" }, NAMES[name])))),
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          seen.map((name) => h("th", { scope: "col" }, NAMES[name])),
+        ),
+      ),
       h(
         "tbody",
         null,
         rows.map((row) =>
-          h("tr", { class: row.result === "left" ? "left" : undefined }, seen.map((name) => h("td", null, cell(row, name)))),
+          h(
+            "tr",
+            { class: row.result === "left" ? "left" : undefined },
+            seen.map((name) => h("td", null, cell(row, name))),
+          ),
         ),
       ),
     ),
@@ -60,8 +72,15 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
     state.error = null;
     show();
     try {
-      const token = preview ? null : state.preview.token;
-      const answer = await api.act({ ...address, verb: verb.name, chosen, reason: state.reason.trim(), preview, token });
+      const seen = preview ? {} : { token: state.preview.token };
+      const answer = await api.act({
+        ...address,
+        verb: verb.name,
+        chosen,
+        reason: state.reason.trim(),
+        preview,
+        ...seen,
+      });
       if (!preview) {
         state.result = answer;
         done();
@@ -73,7 +92,7 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
     } finally {
       if (question === asked) state.busy = false;
       show();
-      if (preview && state.preview) dialog.querySelector("#reason").focus();
+      if (preview && question === asked) dialog.querySelector("#reason")?.focus();
     }
   }
 
@@ -83,17 +102,28 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
     const value = state.values[name];
     const common = { id, "aria-describedby": `${id}-help`, disabled: state.busy && Boolean(state.preview) };
     const input = argument.switch
-      ? h("input", { ...common, type: "checkbox", checked: Boolean(value), onchange: (event) => change(name, event.target.checked) })
+      ? h("input", {
+          ...common,
+          type: "checkbox",
+          checked: Boolean(value),
+          onchange: (event) => change(name, event.target.checked),
+        })
       : h(argument.many ? "textarea" : "input", {
           ...common,
-          ...(argument.many ? { rows: "2" } : { type: "text", list: argument.words?.length ? `${id}-words` : undefined }),
+          ...(argument.many
+            ? { rows: "2" }
+            : { type: "text", list: argument.words?.length ? `${id}-words` : undefined }),
           value: Array.isArray(value) ? value.join(", ") : value || "",
           autocomplete: "off",
           spellcheck: "false",
           oninput: (event) => change(name, event.target.value),
         });
     const words = argument.words?.length
-      ? h("datalist", { id: `${id}-words` }, argument.words.map((word) => h("option", { value: word })))
+      ? h(
+          "datalist",
+          { id: `${id}-words` },
+          argument.words.map((word) => h("option", { value: word })),
+        )
       : null;
     return h(
       "div",
@@ -112,13 +142,23 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
     return [
       h("div", { class: "fields", key: "fields" }, first.map(field)),
       further.length > 0 &&
-        h("details", { key: "further" }, h("summary", null, "More choices"), h("div", { class: "fields" }, further.map(field))),
+        h(
+          "details",
+          { key: "further" },
+          h("summary", null, "More choices"),
+          h("div", { class: "fields" }, further.map(field)),
+        ),
       h(
         "div",
         { class: "row", key: "look" },
         h(
           "button",
-          { type: "button", class: state.preview ? "" : "main", disabled: state.busy || lacking.length > 0, onclick: () => send(true) },
+          {
+            type: "button",
+            class: state.preview ? "" : "main",
+            disabled: state.busy || lacking.length > 0,
+            onclick: () => send(true),
+          },
           stale || state.preview ? "Look again" : "Preview",
         ),
         lacking.length > 0 && h("span", { class: "quiet" }, `Fill in ${lacking.map(nameOf).join(", ")}.`),
@@ -126,20 +166,48 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
       ),
       h("div", { key: "error", "aria-live": "assertive" }, state.error && failed(state.error, airflow)),
       state.busy && !state.preview && waiting(),
-      state.preview && h("div", { key: "preview" }, h("h3", null, "Preview"), answerTable(state.preview.rows, "Preview")),
+      state.preview &&
+        h("div", { key: "preview" }, h("h3", null, "Preview"), answerTable(state.preview.rows, "Preview")),
       state.preview &&
         h(
           "form",
-          { key: "reason", class: "fields", onsubmit: (event) => { event.preventDefault(); if (ready) send(false); } },
+          {
+            key: "reason",
+            class: "fields",
+            onsubmit: (event) => {
+              event.preventDefault();
+              if (ready) send(false);
+            },
+          },
           h(
             "div",
             { class: "field" },
-            h("label", { for: "reason" }, "Reason", h("span", { class: "quiet" }, " (needed; it is kept with your name)")),
-            h("input", { id: "reason", type: "text", value: state.reason, autocomplete: "off",
-              oninput: (event) => { state.reason = event.target.value; show(); } }),
+            h(
+              "label",
+              { for: "reason" },
+              "Reason",
+              h("span", { class: "quiet" }, " (needed; it is kept with your name)"),
+            ),
+            h("input", {
+              id: "reason",
+              type: "text",
+              value: state.reason,
+              autocomplete: "off",
+              oninput: (event) => {
+                state.reason = event.target.value;
+                show();
+              },
+            }),
           ),
-          h("div", { class: "row" },
-            h("button", { type: "submit", class: "deed", disabled: !ready }, state.busy ? "At work…" : `Do it: ${verb.name}`)),
+          h(
+            "div",
+            { class: "row" },
+            h(
+              "button",
+              { type: "submit", class: "deed", disabled: !ready },
+              state.busy ? "At work…" : `Do it: ${verb.name}`,
+            ),
+          ),
         ),
     ];
   }
@@ -150,15 +218,28 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
       h(
         "header",
         { key: "head" },
-        h("h2", { id: "act-title" }, verb.name, h("span", { class: "quiet" }, ` ${address.app_name} / ${address.stream_name}`)),
+        h(
+          "h2",
+          { id: "act-title" },
+          verb.name,
+          h("span", { class: "quiet" }, ` ${address.app_name} / ${address.stream_name}`),
+        ),
         h("button", { type: "button", class: "plain", "aria-label": "Close", onclick: () => dialog.close() }, "✕"),
       ),
       h("p", { key: "help" }, verb.help, ". ", verb.more && h("span", { class: "quiet" }, verb.more)),
       ...(state.result
         ? [
-            h("div", { key: "result", role: "status" }, h("h3", null, state.result.done ? "Done" : "Not all was done: what was left says why"), answerTable(state.result.rows, "Result")),
-            h("div", { class: "row", key: "close" },
-              h("button", { type: "button", class: "main", onclick: () => dialog.close() }, "Close")),
+            h(
+              "div",
+              { key: "result", role: "status" },
+              h("h3", null, state.result.done ? "Done" : "Not all was done: what was left says why"),
+              answerTable(state.result.rows, "Result"),
+            ),
+            h(
+              "div",
+              { class: "row", key: "close" },
+              h("button", { type: "button", class: "main", onclick: () => dialog.close() }, "Close"),
+            ),
           ]
         : steps()),
     ]);

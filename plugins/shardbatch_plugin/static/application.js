@@ -5,7 +5,22 @@ import { rowsOf } from "./choose.js";
 import { h } from "./dom.js";
 import { drawing } from "./drawn.js";
 import { count, counted, duration, ownerShort, untilLoss } from "./format.js";
-import { airflowLink, banner, batchState, buttons, fact, failed, instant, lag, loss, owner, pill, section, waiting } from "./parts.js";
+import {
+  airflowLink,
+  banner,
+  batchState,
+  buttons,
+  fact,
+  failed,
+  instant,
+  lag,
+  loss,
+  owner,
+  pill,
+  section,
+  size,
+  waiting,
+} from "./parts.js";
 import { TABS, address } from "./router.js";
 import { shardsTab } from "./shards.js";
 import { ofBatch } from "./suited.js";
@@ -17,9 +32,9 @@ const FEW = 10;
 const HOURS = 72;
 
 const OF_TAB = {
-  overview: ["shards", "recent", "completeness"],
+  overview: ["shards", "recent", "completeness", "reading"],
   lineage: ["shards"],
-  shards: ["shards"],
+  shards: ["shards", "reading"],
   batches: ["batches"],
   plots: ["batches", "completeness"],
 };
@@ -28,6 +43,7 @@ const QUESTIONS = {
   batches: ["batches", { limit: LATEST }],
   recent: ["batches", { limit: FEW }],
   completeness: ["completeness", { hours: HOURS }],
+  reading: ["reading", {}],
 };
 
 export function needs(route) {
@@ -41,7 +57,12 @@ export function top(context) {
   const { route, airflow } = context;
   const { data, error } = context.answer("application");
   const home = { view: "application", ...address(route), tab: "overview" };
-  const title = h("h1", { tabindex: "-1" }, h("a", { href: context.link(home) }, route.app_name), h("span", { class: "quiet" }, ` / ${route.stream_name}`));
+  const title = h(
+    "h1",
+    { tabindex: "-1" },
+    h("a", { href: context.link(home) }, route.app_name),
+    h("span", { class: "quiet" }, ` / ${route.stream_name}`),
+  );
   if (!data) return [h("div", { class: "head", key: "head" }, title), error ? failed(error, airflow) : waiting()];
   const { application, now_ms: nowMs } = data;
   const verbs = data.may_act ? data.verbs : [];
@@ -56,9 +77,17 @@ export function top(context) {
     ),
     error && failed(error, airflow),
     application.error && banner({ level: "error", text: application.error.message, remedy: application.error.remedy }),
-    data.banner && banner(data.banner),
+    said(context) && banner(data.banner),
     route.view === "application" && facts(application, nowMs),
   ];
+}
+
+/** Whether the application's own line is told: not where the line of the run, or the list of troubles, says it. */
+function said(context) {
+  const { route } = context;
+  const found = context.application.banner;
+  const listed = route.view === "application" && route.tab === "overview";
+  return found && !listed && context.answer("place").data?.banner?.text !== found.text;
 }
 
 const facts = (application, nowMs) =>
@@ -90,7 +119,11 @@ function menu(context, verbs) {
 function tabs(context) {
   const { route } = context;
   const one = (tab) =>
-    h("a", { href: context.link({ ...route, tab }), "aria-current": route.tab === tab ? "page" : undefined }, TITLES[tab]);
+    h(
+      "a",
+      { href: context.link({ ...route, tab }), "aria-current": route.tab === tab ? "page" : undefined },
+      TITLES[tab],
+    );
   return h("nav", { class: "tabs", key: "tabs", "aria-label": "Views of this application" }, TABS.map(one));
 }
 
@@ -98,24 +131,38 @@ const MOST = 5;
 
 function trouble(one, context) {
   const shardLink = (shard) =>
-    h("a", { href: context.link({ ...context.route, view: "shard", shard_id: shard.shard_id }), title: ownerShort(shard.owner) }, shard.shard_id);
+    h(
+      "a",
+      {
+        href: context.link({ ...context.route, view: "shard", shard_id: shard.shard_id }),
+        title: ownerShort(shard.owner),
+      },
+      shard.shard_id,
+    );
   const nowMs = context.now();
   const shards = one.shards && [
-    one.shards.slice(0, MOST).map((shard) =>
-      h(
-        "li",
-        { key: shard.shard_id },
-        shardLink(shard),
-        one.kind === "loss" && loss(shard.expires_ms - nowMs, context.application.application.retention_ms, untilLoss),
-        shard.owner && h("span", null, "held by ", owner(shard.owner, context.airflow)),
-        shard.waits_for && h("span", null, `waits for ${shard.waits_for}`),
+    one.shards
+      .slice(0, MOST)
+      .map((shard) =>
+        h(
+          "li",
+          { key: shard.shard_id },
+          shardLink(shard),
+          one.kind === "loss" &&
+            loss(shard.expires_ms - nowMs, context.application.application.retention_ms, untilLoss),
+          shard.owner && h("span", null, "held by ", owner(shard.owner, context.airflow)),
+          shard.waits_for && h("span", null, `waits for ${shard.waits_for}`),
+        ),
       ),
-    ),
     one.shards.length > MOST &&
       h(
         "li",
         { key: "rest" },
-        h("a", { href: context.link({ ...context.route, tab: "shards" }), onclick: () => context.set("filter", null) }, `and ${count(one.shards.length - MOST)} more`),
+        h(
+          "a",
+          { href: context.link({ ...context.route, tab: "shards" }), onclick: () => context.set("filter", null) },
+          `and ${count(one.shards.length - MOST)} more`,
+        ),
       ),
   ];
   const named = one.batch && { batch_id: one.batch.batch_id, scope: one.batch.scope };
@@ -135,7 +182,11 @@ function trouble(one, context) {
           h(
             "li",
             null,
-            h("a", { href: context.link({ ...context.route, view: "batch", batch_id: one.batch.batch_id }) }, one.batch.batch_id),
+            h(
+              "a",
+              { href: context.link({ ...context.route, view: "batch", batch_id: one.batch.batch_id }) },
+              one.batch.batch_id,
+            ),
             one.batch.owner && h("span", null, "owner ", owner(one.batch.owner, context.airflow)),
             one.batch.note && h("span", { class: "said" }, one.batch.note),
           ),
@@ -178,10 +229,40 @@ function recent(context) {
         "li",
         { key: batch.batch_id },
         pill(batchState(batch)),
-        h("a", { href: context.link({ ...context.route, view: "batch", batch_id: batch.batch_id }), title: batch.batch_id }, instant(batch.created_at_ms, data.now_ms)),
+        h(
+          "a",
+          { href: context.link({ ...context.route, view: "batch", batch_id: batch.batch_id }), title: batch.batch_id },
+          instant(batch.created_at_ms, data.now_ms),
+        ),
         h("span", null, counted(batch.records, "record")),
         batch.attempt > 1 && h("span", { class: "tag warn" }, `attempt ${batch.attempt}`),
         batch.gaps > 0 && h("span", { class: "tag bad" }, counted(batch.gaps, "gap")),
+      ),
+    ),
+  );
+}
+
+function readingNow(context) {
+  const { data, error } = context.answer("reading");
+  if (error) return failed(error, context.airflow);
+  if (!data?.tasks.length) return null;
+  return section(
+    "Reading now",
+    null,
+    h(
+      "ul",
+      { class: "lines" },
+      data.tasks.map((task) =>
+        h(
+          "li",
+          { key: `${task.run_id}-${task.task_id}-${task.map_index}` },
+          h("span", { class: "dot on", "aria-hidden": "true" }),
+          airflowLink(context.airflow, task, task.map_index < 0 ? task.task_id : `${task.task_id} [${task.map_index}]`),
+          h("span", null, `${count(task.over)} of ${counted(task.shards, "shard")} done`),
+          h("span", null, counted(task.records, "record")),
+          size(task.bytes),
+          h("span", { class: "quiet" }, "shown ", instant(task.at_ms, data.now_ms)),
+        ),
       ),
     ),
   );
@@ -197,28 +278,48 @@ function overview(context, shards, error) {
     section(
       "Needs a person",
       null,
-      application.problem && !context.application.banner && !found.length && banner({ level: "warning", ...application.problem }),
+      application.problem &&
+        !found.length &&
+        banner(context.application.banner || { level: "warning", ...application.problem }),
       !seen && waiting(),
-      seen?.length > 0 && h("ul", { class: "troubles" }, seen.map((one) => trouble(one, context))),
+      seen?.length > 0 &&
+        h(
+          "ul",
+          { class: "troubles" },
+          seen.map((one) => trouble(one, context)),
+        ),
       seen?.length === 0 && !application.problem && h("p", { class: "fine" }, "Nothing. All shards are read in time."),
     ),
+    readingNow(context),
     h(
       "div",
       { class: "columns" },
       section("Who holds what", null, holders(status, context)),
-      section("Latest batches", h("a", { href: context.link({ ...context.route, tab: "batches" }) }, "all"), recent(context)),
+      section(
+        "Latest batches",
+        h("a", { href: context.link({ ...context.route, tab: "batches" }) }, "all"),
+        recent(context),
+      ),
     ),
     section(
       "Completeness by the hour",
       h("span", { class: "quiet" }, `last ${HOURS} hours`),
-      complete.data ? drawing("completeness", complete.data) : complete.error ? failed(complete.error, context.airflow) : waiting(),
+      complete.data
+        ? drawing("completeness", complete.data)
+        : complete.error
+          ? failed(complete.error, context.airflow)
+          : waiting(),
     ),
   ];
 }
 
 function lineageTab(context, data) {
   const onShard = (shard_id) => context.go({ view: "shard", ...address(context.route), shard_id });
-  return h("div", { key: "lineage" }, drawing("lineage", data, { onShard, retention_ms: context.application.application.retention_ms }));
+  return h(
+    "div",
+    { key: "lineage" },
+    drawing("lineage", data, { onShard, retention_ms: context.application.application.retention_ms }),
+  );
 }
 
 function plotsTab(context) {

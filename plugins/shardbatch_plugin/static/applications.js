@@ -34,7 +34,12 @@ function line(application, context, nowMs, label) {
       { scope: "row" },
       h("a", { href: context.link(route), class: "name" }, application.app_name),
       h("div", { class: "quiet" }, `${application.stream_name} · ${label}`),
-      problem && h("div", { class: application.error || application.urgency >= 3 ? "problem" : "quiet", title: problem.remedy }, problem.text || problem.message),
+      problem &&
+        h(
+          "div",
+          { class: application.error || application.urgency >= 3 ? "problem" : "quiet", title: problem.remedy },
+          problem.text || problem.message,
+        ),
     ),
     cell("Until data loss", "number", loss(application.expires_in_ms, application.retention_ms)),
     cell("Behind", "number", lag(application.behind_ms)),
@@ -46,7 +51,9 @@ function line(application, context, nowMs, label) {
       "At work",
       "",
       application.running.length
-        ? application.running.slice(0, 2).map((run) => h("div", { class: "run" }, airflowLink(airflow, run, run.run_id)))
+        ? application.running
+            .slice(0, 2)
+            .map((run) => h("div", { class: "run" }, airflowLink(airflow, run, run.run_id)))
         : h("span", { class: "quiet" }, "no run"),
     ),
     cell(
@@ -59,7 +66,17 @@ function line(application, context, nowMs, label) {
   );
 }
 
-const HEADS = ["Application", "Until data loss", "Behind", "Complete up to", "Last commit", "Needs a person", "Shards", "At work", "DAGs"];
+const HEADS = [
+  "Application",
+  "Until data loss",
+  "Behind",
+  "Complete up to",
+  "Last commit",
+  "Needs a person",
+  "Shards",
+  "At work",
+  "DAGs",
+];
 const RIGHT = new Set(["Until data loss", "Behind", "Complete up to", "Last commit", "Shards"]);
 
 function list(data, context) {
@@ -74,12 +91,21 @@ function list(data, context) {
     h(
       "table",
       { class: "cards applications", "aria-label": "Applications" },
-      h("thead", null, h("tr", null, HEADS.map((head) => h("th", { scope: "col", class: RIGHT.has(head) ? "number" : "" }, head)))),
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          HEADS.map((head) => h("th", { scope: "col", class: RIGHT.has(head) ? "number" : "" }, head)),
+        ),
+      ),
       h(
         "tbody",
         null,
         seen.map((one) => line(one, context, data.now_ms, labels.get(one.store) || one.store)),
-        !seen.length && h("tr", null, h("td", { class: "none", colspan: String(HEADS.length) }, "No application has this text.")),
+        !seen.length &&
+          h("tr", null, h("td", { class: "none", colspan: String(HEADS.length) }, "No application has this text.")),
       ),
     ),
   );
@@ -98,20 +124,40 @@ export function view(context) {
   });
   const broken = data.stores.filter((store) => store.error);
   return [
-    h("div", { class: "head" }, h("h1", { tabindex: "-1" }, "Streams"), h("span", { class: "quiet" }, counted(data.applications.length, "application")), search),
+    h(
+      "div",
+      { class: "head" },
+      h("h1", { tabindex: "-1" }, "Streams"),
+      h("span", { class: "quiet" }, counted(data.applications.length, "application")),
+      search,
+    ),
     problem,
     broken.map((store) =>
-      h("div", { key: store.store }, banner({ level: "error", text: `${store.label}: ${store.error.message}`, remedy: store.error.remedy })),
+      h(
+        "div",
+        { key: store.store },
+        banner({ level: "error", text: `${store.label}: ${store.error.message}`, remedy: store.error.remedy }),
+      ),
     ),
     data.applications.length
       ? list(data, context)
-      : h("p", { class: "none" }, "No application is known here. One appears after the first run of a DAG with a StreamBatch group."),
+      : h(
+          "p",
+          { class: "none" },
+          "No application is known here. One appears after the first run of a DAG with a StreamBatch group.",
+        ),
     data.not_known.length > 0 &&
       h(
         "details",
         { class: "more" },
         h("summary", null, `${counted(data.not_known.length, "group")} of DAGs of which the application is not known`),
-        h("ul", null, data.not_known.map((one) => h("li", null, one.dag_id && airflowLink(context.airflow, one), ` ${one.group_id} ${one.why}`))),
+        h(
+          "ul",
+          null,
+          data.not_known.map((one) =>
+            h("li", null, one.dag_id && airflowLink(context.airflow, one), ` ${one.group_id} ${one.why}`),
+          ),
+        ),
       ),
   ];
 }

@@ -3,7 +3,21 @@
 import { top } from "./application.js";
 import { h } from "./dom.js";
 import { bytes, count, counted, duration, utc } from "./format.js";
-import { airflowLink, batchState, buttons, fact, failed, instant, owner, pill, section, size, slice, waiting, wideFact } from "./parts.js";
+import {
+  airflowLink,
+  batchState,
+  buttons,
+  fact,
+  failed,
+  instant,
+  owner,
+  pill,
+  section,
+  size,
+  slice,
+  waiting,
+  wideFact,
+} from "./parts.js";
 import { viewer } from "./records.js";
 import { address } from "./router.js";
 import { ofBatch } from "./suited.js";
@@ -33,7 +47,9 @@ function attempt(one, nowMs) {
           "li",
           { key: application.name },
           "Spark application ",
-          application.url ? h("a", { href: application.url, rel: "noreferrer" }, application.name) : h("code", null, application.name),
+          application.url
+            ? h("a", { href: application.url, rel: "noreferrer" }, application.name)
+            : h("code", null, application.name),
           application.work && h("span", { class: "quiet" }, ` of ${application.work}`),
         ),
       ),
@@ -57,7 +73,14 @@ function attempt(one, nowMs) {
 const gapText = (gap) =>
   Object.entries(gap)
     .filter(([, value]) => value !== null && value !== "")
-    .map(([name, value]) => h("span", null, `${name.replaceAll("_", " ")} `, h("code", null, name.endsWith("_ms") ? utc(value) : String(value))));
+    .map(([name, value]) =>
+      h(
+        "span",
+        null,
+        `${name.replaceAll("_", " ")} `,
+        h("code", null, name.endsWith("_ms") ? utc(value) : String(value)),
+      ),
+    );
 
 function applicationLink(attemptOf, name) {
   const url = attemptOf.applications.find((one) => one.name === name)?.url;
@@ -67,24 +90,45 @@ function applicationLink(attemptOf, name) {
 function slices(context, data, records) {
   const of = address(context.route);
   const columns = [
-    { title: "Shard", width: 210, kind: "id", cell: (one) => h("a", { href: context.link({ view: "shard", ...of, shard_id: one.shard_id }) }, one.shard_id) },
+    {
+      title: "Shard",
+      width: 210,
+      kind: "id",
+      cell: (one) => h("a", { href: context.link({ view: "shard", ...of, shard_id: one.shard_id }) }, one.shard_id),
+    },
     { title: "Records", width: 100, kind: "number", cell: (one) => count(one.records) },
     { title: "Size", width: 96, kind: "number", cell: (one) => size(one.bytes) },
     { title: "After → until", width: 260, kind: "id", cell: slice },
-    { title: "State", width: 120, cell: (one) => [one.gap ? pill("gap") : null, one.ended ? pill("ended", "The shard ends with this slice") : null] },
     {
-      title: "Files", width: 150, cell: (one) =>
-        h("span", { title: (one.files || []).map((file) => `${file.path} (${bytes(file.bytes)})`).join("\n") },
-          one.files ? counted(one.files.length, "file") : "not known"),
+      title: "State",
+      width: 120,
+      cell: (one) => [one.gap ? pill("gap") : null, one.ended ? pill("ended", "The shard ends with this slice") : null],
+    },
+    {
+      title: "Files",
+      width: 150,
+      cell: (one) =>
+        h(
+          "span",
+          { title: (one.files || []).map((file) => `${file.path} (${bytes(file.bytes)})`).join("\n") },
+          one.files ? counted(one.files.length, "file") : "not known",
+        ),
     },
   ];
   if (records) {
     columns.push({
-      title: "Records", width: 110,
+      title: "Records",
+      width: 110,
       cell: (one) => h("button", { type: "button", onclick: () => context.set("records", one.shard_id) }, "show first"),
     });
   }
-  return table("table-slices", { label: "Slices", columns, rows: data.slices, rowKey: (one) => one.shard_id + (one.after || ""), empty: "This batch has no slices." });
+  return table("table-slices", {
+    label: "Slices",
+    columns,
+    rows: data.slices,
+    rowKey: (one) => one.shard_id + (one.after || ""),
+    empty: "This batch has no slices.",
+  });
 }
 
 const files = (data) =>
@@ -92,7 +136,16 @@ const files = (data) =>
     "details",
     { class: "more" },
     h("summary", null, "Paths of the files"),
-    h("ul", { class: "paths" }, data.slices.slice(0, 200).flatMap((slice) => slice.files || []).map((file) => h("li", null, h("code", null, file.path), h("span", { class: "quiet" }, ` ${bytes(file.bytes)}`)))),
+    h(
+      "ul",
+      { class: "paths" },
+      data.slices
+        .slice(0, 200)
+        .flatMap((slice) => slice.files || [])
+        .map((file) =>
+          h("li", null, h("code", null, file.path), h("span", { class: "quiet" }, ` ${bytes(file.bytes)}`)),
+        ),
+    ),
   );
 
 export function view(context) {
@@ -122,7 +175,15 @@ export function view(context) {
       fact("Committed", instant(batch.committed_at_ms, nowMs, "not yet")),
       fact("Attempt", batch.decided ? `${batch.attempt}, decided by ${batch.decided}` : String(batch.attempt)),
       fact("Gaps", batch.gaps ? h("span", { class: "tag bad" }, count(batch.gaps)) : "none"),
-      wideFact("Arrived", batch.min_arrival_ms === null ? "no records" : [instant(batch.min_arrival_ms, nowMs), h("span", { class: "quiet" }, ` over ${duration(batch.max_arrival_ms - batch.min_arrival_ms)}`)]),
+      wideFact(
+        "Arrived",
+        batch.min_arrival_ms === null
+          ? "no records"
+          : [
+              instant(batch.min_arrival_ms, nowMs),
+              h("span", { class: "quiet" }, ` over ${duration(batch.max_arrival_ms - batch.min_arrival_ms)}`),
+            ],
+      ),
       batch.interval && wideFact("Interval run", batch.interval),
     ),
     h(
@@ -134,13 +195,25 @@ export function view(context) {
         h(
           "p",
           null,
-          data.owner?.dag_id ? airflowLink(airflow, data.owner, `${data.owner.dag_id} · ${data.owner.run_id}`) : owner(batch.owner, airflow),
+          data.owner?.dag_id
+            ? airflowLink(airflow, data.owner, `${data.owner.dag_id} · ${data.owner.run_id}`)
+            : owner(batch.owner, airflow),
           data.owner?.state && [" ", pill(data.owner.state)],
         ),
         data.owner && !data.owner.here && h("p", { class: "quiet" }, "This is no run of this deployment."),
         h("p", { class: "quiet" }, "Manifest ", data.manifest_uri ? h("code", null, data.manifest_uri) : "none"),
       ),
-      section("Attempts", null, data.attempts.length ? h("ul", { class: "lines tall" }, data.attempts.map((one) => attempt(one, nowMs))) : h("p", { class: "none" }, "No work has opened it yet.")),
+      section(
+        "Attempts",
+        null,
+        data.attempts.length
+          ? h(
+              "ul",
+              { class: "lines tall" },
+              data.attempts.map((one) => attempt(one, nowMs)),
+            )
+          : h("p", { class: "none" }, "No work has opened it yet."),
+      ),
     ),
     (data.notes.length > 0 || data.gaps.length > 0) &&
       section(
@@ -150,10 +223,17 @@ export function view(context) {
           "ul",
           { class: "lines" },
           data.notes.map((note) => h("li", null, note)),
-          data.gaps.map(({ shard_id: name, ...gap }) => h("li", null, pill("gap"), h("code", null, name), gapText(gap))),
+          data.gaps.map(({ shard_id: name, ...gap }) =>
+            h("li", null, pill("gap"), h("code", null, name), gapText(gap)),
+          ),
         ),
       ),
-    section("Slices", h("span", { class: "quiet" }, counted(data.slices.length, "slice")), slices(context, data, context.application?.may_see_records), files(data)),
+    section(
+      "Slices",
+      h("span", { class: "quiet" }, counted(data.slices.length, "slice")),
+      slices(context, data, context.application?.may_see_records),
+      files(data),
+    ),
     open && viewer(context, { batch_id: batch.batch_id, shard_id: open }),
   ];
 }

@@ -11,7 +11,16 @@ export function rowsOf({ columns, rows }) {
   });
 }
 
-export const NO_FILTER = { text: "", state: "", owner: "", lag: 0, gap: false, waits: false, sort: "loss", down: false };
+export const NO_FILTER = {
+  text: "",
+  state: "",
+  owner: "",
+  lag: 0,
+  gap: false,
+  waits: false,
+  sort: "loss",
+  down: false,
+};
 
 const RISING = {
   shard: (one) => one.shard_id,

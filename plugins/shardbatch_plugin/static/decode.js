@@ -18,7 +18,10 @@ export function hex(data) {
   for (let at = 0; at < data.length; at += A_LINE) {
     const part = [...data.subarray(at, at + A_LINE)];
     const shown = part.map((value) => (value >= 32 && value < 127 ? String.fromCharCode(value) : "."));
-    const digits = part.map((value) => hexOf(value, 2)).join(" ").padEnd(A_LINE * 3 - 1);
+    const digits = part
+      .map((value) => hexOf(value, 2))
+      .join(" ")
+      .padEnd(A_LINE * 3 - 1);
     lines.push(`${hexOf(at, 6)}  ${digits}  ${shown.join("")}`);
   }
   return lines.join("\n");

@@ -9,7 +9,9 @@ const MODULES = {
   completeness: () => import("./completeness.js"),
 };
 
-const makers = Object.fromEntries(Object.keys(MODULES).map((name) => [name, (element, data) => make(name, element, data)]));
+const makers = Object.fromEntries(
+  Object.keys(MODULES).map((name) => [name, (element, data) => make(name, element, data)]),
+);
 
 function make(name, element, first) {
   let latest = first;

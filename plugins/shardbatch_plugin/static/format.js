@@ -57,7 +57,10 @@ export function ago(instantMs, nowMs) {
 /** An instant in full, UTC. */
 export function utc(instantMs) {
   if (instantMs === null || instantMs === undefined) return "not known";
-  return new Date(instantMs).toISOString().replace("T", " ").replace(/(\.000)?Z$/, " UTC");
+  return new Date(instantMs)
+    .toISOString()
+    .replace("T", " ")
+    .replace(/(\.000)?Z$/, " UTC");
 }
 
 /** The time of an instant, with its day if it is not today's; UTC. */

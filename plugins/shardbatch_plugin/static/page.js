@@ -55,7 +55,9 @@ export class Page {
     });
     // Airflow's keys must not act on what a person types here: it sees all events of the shadow root as the host's.
     for (const name of ["keydown", "keyup", "keypress"]) {
-      this.root.addEventListener(name, (event) => { if (event.target.closest?.(TYPED)) event.stopPropagation(); });
+      this.root.addEventListener(name, (event) => {
+        if (event.target.closest?.(TYPED)) event.stopPropagation();
+      });
     }
     this.themes = new MutationObserver(() => this.dress());
     this.onMove = () => this.moved();
@@ -94,7 +96,9 @@ export class Page {
 
   dress() {
     const { classList } = document.documentElement;
-    const dark = classList.contains("dark") || (!classList.contains("light") && matchMedia("(prefers-color-scheme: dark)").matches);
+    const dark =
+      classList.contains("dark") ||
+      (!classList.contains("light") && matchMedia("(prefers-color-scheme: dark)").matches);
     this.host.dataset.theme = dark ? "dark" : "light";
   }
 
@@ -243,7 +247,8 @@ export class Page {
     const working = this.working();
     const told = at === null ? "asking" : failed ? "not refreshed" : working ? "live" : "up to date";
     const crumbs = [h("a", { href: this.everywhere }, "All applications")];
-    if (!this.of && this.route.view !== "home") crumbs[0] = h("a", { href: this.link({ view: "home" }) }, "All applications");
+    if (!this.of && this.route.view !== "home")
+      crumbs[0] = h("a", { href: this.link({ view: "home" }) }, "All applications");
     if (!this.of && this.route.view === "home") crumbs.pop();
     if (this.of && this.route.view !== "home") crumbs.push(h("a", { href: this.wholePage() }, "Open as a page"));
     return h(

@@ -1,6 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small parts that several views have.
-import { ago, behind, bytes, count, duration, keyRange, lossLevel, ownerParts, ownerShort, position, untilLoss, utc } from "./format.js";
+import {
+  ago,
+  behind,
+  bytes,
+  count,
+  duration,
+  keyRange,
+  lossLevel,
+  ownerParts,
+  ownerShort,
+  position,
+  untilLoss,
+  utc,
+} from "./format.js";
 import { h } from "./dom.js";
 
 /** An error with what to do. */
@@ -28,7 +41,8 @@ export function banner(found, ...more) {
 }
 
 /** A state in its colour. */
-export const pill = (state, title) => h("span", { class: `pill ${state.toLowerCase().replace(" ", "-")}`, title }, state);
+export const pill = (state, title) =>
+  h("span", { class: `pill ${state.toLowerCase().replace(" ", "-")}`, title }, state);
 
 /** The state of a batch as people call it. */
 export const batchState = (batch) => (batch.set_aside === "kept" ? "set aside" : batch.state.toLowerCase());
@@ -52,7 +66,11 @@ export function loss(leftMs, retentionMs, form = duration) {
 export const lag = (ms) =>
   ms === null || ms === undefined
     ? h("span", { class: "quiet", title: "Not read yet" }, "–")
-    : h("span", { class: ms < 1000 ? "quiet" : undefined, title: `${count(ms)} ms behind the tip` }, behind(ms).replace(" behind", ""));
+    : h(
+        "span",
+        { class: ms < 1000 ? "quiet" : undefined, title: `${count(ms)} ms behind the tip` },
+        behind(ms).replace(" behind", ""),
+      );
 
 /** A size. */
 export const size = (number) => h("span", { title: `${count(number)} bytes` }, bytes(number));
@@ -71,10 +89,11 @@ export function range(shard) {
 }
 
 /** A link to a DAG of Airflow, to a run or to a task of it. */
-export function airflowLink(airflow, { dag_id: dagId, run_id: runId, task_id: taskId }, text) {
+export function airflowLink(airflow, { dag_id: dagId, run_id: runId, task_id: taskId, map_index: mapIndex }, text) {
   const parts = ["dags", dagId];
   if (runId) parts.push("runs", runId);
   if (runId && taskId) parts.push("tasks", taskId);
+  if (runId && taskId && mapIndex >= 0) parts.push("mapped", String(mapIndex));
   return h("a", { href: new URL(parts.map(encodeURIComponent).join("/"), airflow).href }, text || dagId);
 }
 

@@ -14,7 +14,11 @@ export function view(context) {
   if (!data.places.length) {
     return [
       h("h1", { tabindex: "-1" }, "Streams"),
-      h("p", { class: "none" }, "Nothing here reads a stream: no StreamBatch group of this DAG has run yet, or you may not see its application."),
+      h(
+        "p",
+        { class: "none" },
+        "Nothing here reads a stream: no StreamBatch group of this DAG has run yet, or you may not see its application.",
+      ),
       h("p", null, h("a", { href: context.everywhere }, "All applications")),
     ];
   }

@@ -38,7 +38,12 @@ function make(element, { context, slice }) {
     return h(
       "li",
       { key: one.sequence_number },
-      h("div", { class: "quiet" }, h("code", null, one.sequence_number), ` key ${one.partition_key} · arrived ${utc(one.arrived_ms)} · ${bytes(one.size)}`),
+      h(
+        "div",
+        { class: "quiet" },
+        h("code", null, one.sequence_number),
+        ` key ${one.partition_key} · arrived ${utc(one.arrived_ms)} · ${bytes(one.size)}`,
+      ),
       note && h("div", { class: "said" }, note),
       h("pre", { tabindex: "0" }, text),
     );
@@ -46,7 +51,21 @@ function make(element, { context, slice }) {
 
   function show() {
     const choice = (name) =>
-      h("label", { class: "toggle" }, h("input", { type: "radio", name: "form", value: name, checked: form === name, onchange: () => { form = name; show(); } }), NAMES[name]);
+      h(
+        "label",
+        { class: "toggle" },
+        h("input", {
+          type: "radio",
+          name: "form",
+          value: name,
+          checked: form === name,
+          onchange: () => {
+            form = name;
+            show();
+          },
+        }),
+        NAMES[name],
+      );
     draw(element, [
       h(
         "header",

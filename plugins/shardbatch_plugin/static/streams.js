@@ -30,7 +30,14 @@ function Streams({ dagId, runId, taskId, mapIndex }) {
         clearTimeout(waiting.timer);
         waiting.page.end();
       }
-      waiting = { name, page, timer: setTimeout(() => { page.end(); waiting = null; }, WAITS_MS) };
+      waiting = {
+        name,
+        page,
+        timer: setTimeout(() => {
+          page.end();
+          waiting = null;
+        }, WAITS_MS),
+      };
     };
   }, [name]);
   return createElement("div", { ref: place, className: "shardbatch" });

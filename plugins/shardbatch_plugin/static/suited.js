@@ -31,7 +31,9 @@ export function filled(verb, values) {
     if (argument.switch) {
       if (value) chosen[argument.name] = true;
     } else if (argument.many) {
-      const several = String(value || "").split(/[\s,]+/).filter(Boolean);
+      const several = String(value || "")
+        .split(/[\s,]+/)
+        .filter(Boolean);
       if (several.length) chosen[argument.name] = several;
     } else if (value !== undefined && String(value).trim() !== "") {
       chosen[argument.name] = String(value).trim();

@@ -24,7 +24,8 @@ function heading(column, { sort, onSort }) {
 
 function make(element, first) {
   let data = first;
-  const space = (height) => h("tr", { "aria-hidden": "true" }, h("td", { class: "space", style: `height:${height}px` }));
+  const space = (height) =>
+    h("tr", { "aria-hidden": "true" }, h("td", { class: "space", style: `height:${height}px` }));
   function show() {
     const { columns, rows, label, empty } = data;
     const seen = { top: element.scrollTop, height: element.clientHeight || 600 };
@@ -40,8 +41,20 @@ function make(element, first) {
       h(
         "table",
         { "aria-label": label, "aria-rowcount": String(rows.length + 1), style: `min-width:${width}px` },
-        h("colgroup", null, columns.map((column) => h("col", { style: `width:${column.width}px` }))),
-        h("thead", null, h("tr", { "aria-rowindex": "1" }, columns.map((column) => heading(column, data)))),
+        h(
+          "colgroup",
+          null,
+          columns.map((column) => h("col", { style: `width:${column.width}px` })),
+        ),
+        h(
+          "thead",
+          null,
+          h(
+            "tr",
+            { "aria-rowindex": "1" },
+            columns.map((column) => heading(column, data)),
+          ),
+        ),
         h(
           "tbody",
           null,

@@ -6,7 +6,8 @@ const RANK = { lost: 0, bad: 1, error: 1, warn: 2, note: 3 };
 const BY_LOSS = {
   lost: (shards) => `${counted(shards.length, "shard")} may have lost records`,
   bad: (shards, left) => `${counted(shards.length, "shard")} will lose records, the first in ${duration(left)}`,
-  warn: (shards, left) => `${counted(shards.length, "shard")} used half of the retention; data loss in ${duration(left)}`,
+  warn: (shards, left) =>
+    `${counted(shards.length, "shard")} used half of the retention; data loss in ${duration(left)}`,
 };
 
 const expiring = (shards, retentionMs, nowMs) => {
@@ -15,16 +16,18 @@ const expiring = (shards, retentionMs, nowMs) => {
     if (shard.state === "completed" || shard.expires_ms === null || shard.gap) continue;
     found[lossLevel(shard.expires_ms - nowMs, retentionMs)]?.push(shard);
   }
-  return Object.entries(found).filter(([, of]) => of.length).map(([level, of]) => {
-    of.sort((first, second) => first.expires_ms - second.expires_ms);
-    return {
-      level,
-      kind: "loss",
-      text: BY_LOSS[level](of, of[0].expires_ms - nowMs),
-      remedy: "See what holds the shard: its owner, its batch or its parent. Nothing is lost if it is read in time.",
-      shards: of,
-    };
-  });
+  return Object.entries(found)
+    .filter(([, of]) => of.length)
+    .map(([level, of]) => {
+      of.sort((first, second) => first.expires_ms - second.expires_ms);
+      return {
+        level,
+        kind: "loss",
+        text: BY_LOSS[level](of, of[0].expires_ms - nowMs),
+        remedy: "See what holds the shard: its owner, its batch or its parent. Nothing is lost if it is read in time.",
+        shards: of,
+      };
+    });
 };
 
 const unfinished = (batch, running, nowMs) => {
@@ -57,7 +60,8 @@ export function troubles({ application, status, shards, nowMs }) {
     });
   }
   const running = application.running.length > 0;
-  for (const batch of [...status.unfinished, ...status.intervals.unfinished]) found.push(...unfinished(batch, running, nowMs));
+  for (const batch of [...status.unfinished, ...status.intervals.unfinished])
+    found.push(...unfinished(batch, running, nowMs));
   for (const batch of [...status.set_aside, ...status.intervals.set_aside]) {
     const remedy = "Readers do not see its records. Replay it once the work is fixed, or drop it.";
     const text = `A batch is set aside: ${counted(batch.records, "record")}`;

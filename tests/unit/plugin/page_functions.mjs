@@ -18,7 +18,17 @@ const DAY = 24 * HOUR;
 
 test("lengths of time have two units at most", () => {
   const told = [null, 0, 12, 59_999, 125_000, 12 * MINUTE + 5_000, 3 * HOUR + 10 * MINUTE, 2 * DAY + 4 * HOUR, DAY];
-  assert.deepEqual(told.map(format.duration), ["unknown", "0 s", "under 1 s", "59 s", "2 min 5 s", "12 min", "3 h 10 min", "2 d 4 h", "1 d"]);
+  assert.deepEqual(told.map(format.duration), [
+    "unknown",
+    "0 s",
+    "under 1 s",
+    "59 s",
+    "2 min 5 s",
+    "12 min",
+    "3 h 10 min",
+    "2 d 4 h",
+    "1 d",
+  ]);
   assert.equal(format.ago(0, 125_000), "2 min ago");
   assert.equal(format.ago(HOUR + 5_000, 0), "in 1 h");
   assert.equal(format.behind(130_000), "2 min 10 s behind");
@@ -28,7 +38,15 @@ test("lengths of time have two units at most", () => {
 
 test("what is left of the retention makes the level", () => {
   const level = (left) => format.lossLevel(left, DAY);
-  assert.deepEqual([null, 0, -1, 0.1 * DAY, 0.15 * DAY, 0.49 * DAY, 0.5 * DAY].map(level), ["none", "lost", "lost", "bad", "warn", "warn", "ok"]);
+  assert.deepEqual([null, 0, -1, 0.1 * DAY, 0.15 * DAY, 0.49 * DAY, 0.5 * DAY].map(level), [
+    "none",
+    "lost",
+    "lost",
+    "bad",
+    "warn",
+    "warn",
+    "ok",
+  ]);
 });
 
 test("numbers and instants are read by people", () => {
@@ -68,7 +86,16 @@ test("what Airflow has no value for counts as not given", () => {
 });
 
 const shard = (shard_id, more) => ({
-  shard_id, state: "held", owner: "", behind_ms: 0, expires_ms: null, gap: false, waits_for: null, batch_id: null, updated_at_ms: 0, ...more,
+  shard_id,
+  state: "held",
+  owner: "",
+  behind_ms: 0,
+  expires_ms: null,
+  gap: false,
+  waits_for: null,
+  batch_id: null,
+  updated_at_ms: 0,
+  ...more,
 });
 const SHARDS = [
   shard("s-1", { behind_ms: 5 * MINUTE, expires_ms: 300, owner: "d/orders/run1/g/incremental" }),
@@ -76,7 +103,10 @@ const SHARDS = [
   shard("s-3", { behind_ms: null, expires_ms: 100, gap: true, waits_for: "a person" }),
   shard("s-4", { state: "frozen", expires_ms: 200, behind_ms: HOUR, batch_id: "b-9" }),
 ];
-const ids = (filter) => chosen(SHARDS, { ...NO_FILTER, ...filter }).map((one) => one.shard_id).join(" ");
+const ids = (filter) =>
+  chosen(SHARDS, { ...NO_FILTER, ...filter })
+    .map((one) => one.shard_id)
+    .join(" ");
 
 test("shards are filtered and sorted, and what is not known is last both ways", () => {
   assert.equal(ids({}), "s-3 s-4 s-1 s-2");
@@ -90,12 +120,18 @@ test("shards are filtered and sorted, and what is not known is last both ways", 
   assert.equal(ids({ text: " ORDERS" }), "s-1");
   assert.equal(ids({ text: "b-9" }), "s-4");
   assert.deepEqual(counts(SHARDS).states, { held: 2, completed: 1, frozen: 1 });
-  assert.deepEqual(counts(SHARDS).owners.map((one) => [one.name, one.shards]), [["orders · run1", 1]]);
+  assert.deepEqual(
+    counts(SHARDS).owners.map((one) => [one.name, one.shards]),
+    [["orders · run1", 1]],
+  );
 });
 
 test("columns become rows, and only those in sight are drawn", () => {
   assert.deepEqual(rowsOf({ columns: ["a", "b"], rows: [[1, 2]] }), [{ a: 1, b: 2 }]);
-  assert.deepEqual(windowOf({ top: 3400, height: 340, rowHeight: 34, length: 5000, beside: 2 }), { first: 98, last: 112 });
+  assert.deepEqual(windowOf({ top: 3400, height: 340, rowHeight: 34, length: 5000, beside: 2 }), {
+    first: 98,
+    last: 112,
+  });
   assert.deepEqual(windowOf({ top: 9999, height: 340, rowHeight: 34, length: 3, beside: 2 }), { first: 3, last: 3 });
 });
 
@@ -112,10 +148,26 @@ test("verbs suit what is looked at", () => {
   assert.deepEqual(suited.ofBatch({ state: "PARKED" }), ["unpark", "set-aside", "drop"]);
   assert.deepEqual(suited.ofBatch({ state: "COMMITTED", set_aside: "kept" }), ["replay", "drop"]);
   assert.deepEqual(suited.ofBatch({ state: "COMMITTED", retired_ms: 1 }), []);
-  assert.deepEqual(suited.ofShard({ state: "held", owner: "a", pending_gap: true }), ["accept-gap", "release", "reset"]);
-  const verb = { arguments: [{ name: "batch_id", required: true }, { name: "shards", many: true }, { name: "force", switch: true }] };
-  assert.deepEqual(suited.filled(verb, { batch_id: " b ", shards: "s1, s2\ns3", force: false }), { batch_id: "b", shards: ["s1", "s2", "s3"] });
-  assert.deepEqual(suited.missing(verb, {}).map((one) => one.name), ["batch_id"]);
+  assert.deepEqual(suited.ofShard({ state: "held", owner: "a", pending_gap: true }), [
+    "accept-gap",
+    "release",
+    "reset",
+  ]);
+  const verb = {
+    arguments: [
+      { name: "batch_id", required: true },
+      { name: "shards", many: true },
+      { name: "force", switch: true },
+    ],
+  };
+  assert.deepEqual(suited.filled(verb, { batch_id: " b ", shards: "s1, s2\ns3", force: false }), {
+    batch_id: "b",
+    shards: ["s1", "s2", "s3"],
+  });
+  assert.deepEqual(
+    suited.missing(verb, {}).map((one) => one.name),
+    ["batch_id"],
+  );
 });
 
 test("the page asks often while a run works, and ever less while nothing changes", () => {
@@ -136,11 +188,26 @@ test("what needs a person comes by its urgency, and work under way does not", ()
   const none = { unfinished: [], set_aside: [], possible_orphans: [] };
   const batch = { batch_id: "b", state: "FROZEN", records: 2, attempt: 1, created_at_ms: 0 };
   const of = (unfinished, shards, of = application) =>
-    troubles({ application: of, status: { ...none, unfinished, intervals: none }, shards, nowMs: HOUR }).map((one) => one.level);
+    troubles({ application: of, status: { ...none, unfinished, intervals: none }, shards, nowMs: HOUR }).map(
+      (one) => one.level,
+    );
   assert.deepEqual(of([batch], []), []);
   assert.deepEqual(of([batch], [], { ...application, running: [] }), ["warn"]);
-  assert.deepEqual(of([{ ...batch, attempt: 2 }, { ...batch, state: "PARKED" }], []), ["error", "warn"]);
+  assert.deepEqual(
+    of(
+      [
+        { ...batch, attempt: 2 },
+        { ...batch, state: "PARKED" },
+      ],
+      [],
+    ),
+    ["error", "warn"],
+  );
   const expires = (expires_ms) => shard("s", { expires_ms });
-  assert.deepEqual(of([], [expires(HOUR + 0.4 * DAY), expires(HOUR), expires(HOUR + 0.1 * DAY), expires(2 * DAY)]), ["lost", "bad", "warn"]);
+  assert.deepEqual(of([], [expires(HOUR + 0.4 * DAY), expires(HOUR), expires(HOUR + 0.1 * DAY), expires(2 * DAY)]), [
+    "lost",
+    "bad",
+    "warn",
+  ]);
   assert.deepEqual(of([], [shard("s", { gap: true, waits_for: "a person" })]), ["error"]);
 });
