@@ -13,9 +13,11 @@ import pytest
 from airflow.models.task_state_store import TaskStateStoreModel
 from sqlalchemy import insert
 
+from shardbatch.control.completeness import HOUR_MS
 from shardbatch.core import batch as batches
+from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.tasks.reading import KEY
-from shardbatch_plugin.web import stores
+from shardbatch_plugin.web import detail, stores
 from tests.support.page import Page, page_of
 from tests.support.rig import Rig
 
@@ -187,21 +189,29 @@ def test_a_parked_batch_has_a_banner_with_what_to_do(page: Page) -> None:
 
 
 def test_a_gap_shows_in_its_hours(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    from shardbatch_plugin.web import detail
-
-    page.stream.put("a", "b")
     rig = page.rig
-    rig.run("r1")
-    page.stream.put(*map(str, range(5)))
-    page.stream.now_ms += 1000
+    page.stream.put("a")
+    rig.run("r0")
+    page.stream.put("b", "c")
+    gone_ms, page.stream.now_ms = page.stream.now_ms, page.stream.now_ms + 1
+    rig.time.ms += 48 * HOUR_MS
+    page.stream.put("d")
     page.stream.trim(ONE, 1)
-    found = rig.claim("r2")
-    rig.land("r2", found)
-    now = rig.time.ms + 10
-    monkeypatch.setattr(detail, "now_ms", lambda: now)
-    hours = page.of("completeness", hours=3)["hours"]
-    assert [hour["state"] for hour in hours][-1] == "gap"
+    rig.run("r1")
+    monkeypatch.setattr(detail, "now_ms", rig.time.now_ms)
+
+    def of_the_gap() -> str:
+        hours = page.of("completeness", hours=72)["hours"]
+        return next(str(hour["state"]) for hour in hours if hour["from_ms"] <= gone_ms < hour["from_ms"] + HOUR_MS)
+
+    assert of_the_gap() == "gap"
     assert page.get("applications")["applications"][0]["gaps"] == 1
+    assert page.of("shard", shard_id=ONE)["waits_for"]["what"] == "gap"
+    rig.run("r2", policies=Policies(gap=GapPolicy.RECORD))
+    assert page.get("applications")["applications"][0]["gaps"] == 0
+    (gap,) = page.of("batch", batch_id=named(page.of("batches"))[0]["batch_id"])["gaps"]
+    assert gap["shard_id"] == ONE
+    assert of_the_gap() == "gap"
 
 
 def test_a_read_at_work_shows_how_far_each_shard_has_come(page: Page) -> None:
