@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page as a whole: it stands in a shadow root, so that neither Airflow's styles nor ours reach the other's elements.
+// The page as a whole. It stands in a shadow root, so that neither Airflow's styles nor ours reach the other's
+// elements.
 import { openDialog } from "./act.js";
 import { Api, ApiError } from "./api.js";
 import * as application from "./application.js";
