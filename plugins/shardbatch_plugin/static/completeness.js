@@ -35,14 +35,15 @@ export function completenessText({ hours = [], watermark_ms: watermark }) {
 
 /** Draws the answer of `completeness`. */
 export function completeness(element, data) {
-  addStyle();
   element.classList.add("sb-drawing");
-  const unwatch = watchTheme(() => palette(element));
+  const unwatch = watchTheme(element, () => palette(element));
 
   function draw(answer) {
     const hours = answer?.hours ?? [];
     const watermark = answer?.watermark_ms;
-    const place = element.contains(document.activeElement) ? document.activeElement.dataset.from : null;
+    addStyle(element);
+    const active = element.getRootNode().activeElement;
+    const place = active && element.contains(active) ? active.dataset.from : null;
     palette(element);
     const grid = make("div", { className: "sb-days", role: "group", "aria-label": "Completeness by the hour" });
     const scale = make("div", { className: "sb-hours", "aria-hidden": "true" });

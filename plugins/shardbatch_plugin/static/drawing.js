@@ -60,11 +60,13 @@ export function palette(element) {
   return colours;
 }
 
-/** Calls back when the page turns light or dark, or its variables change; returns how to stop. */
-export function watchTheme(changed) {
+/** Calls back when the page around an element turns light or dark; returns how to stop. */
+export function watchTheme(element, changed) {
   const observer = new MutationObserver(changed);
-  observer.observe(document.documentElement, { attributes: true, attributeFilter: ["class", "style", "data-theme"] });
-  observer.observe(document.body, { attributes: true, attributeFilter: ["class", "style", "data-theme"] });
+  const around = [document.documentElement, document.body, element.getRootNode().host];
+  for (const each of around.filter(Boolean)) {
+    observer.observe(each, { attributes: true, attributeFilter: ["class", "style", "data-theme"] });
+  }
   const system = matchMedia("(prefers-color-scheme: dark)");
   system.addEventListener("change", changed);
   return () => {
@@ -78,7 +80,6 @@ export function watchTheme(changed) {
  * whole: at once on `now()`, and once a frame however often `later()` is called.
  */
 export function surface(place, { height, label, paint, ...attributes }) {
-  addStyle();
   const canvas = make("canvas", { className: "sb-canvas", tabindex: "0", "aria-label": label, ...attributes });
   const context = canvas.getContext("2d");
   place.append(canvas);
@@ -91,6 +92,7 @@ export function surface(place, { height, label, paint, ...attributes }) {
   function now() {
     cancelAnimationFrame(waiting);
     waiting = 0;
+    addStyle(place);
     width = Math.max(240, Math.floor(place.clientWidth));
     const ratio = globalThis.devicePixelRatio || 1;
     const [across, down] = [Math.round(width * ratio), Math.round(height * ratio)];
@@ -114,7 +116,7 @@ export function surface(place, { height, label, paint, ...attributes }) {
     if (Math.max(240, Math.floor(place.clientWidth)) !== width) later();
   });
   sizes.observe(place);
-  const unwatch = watchTheme(() => {
+  const unwatch = watchTheme(place, () => {
     colours = palette(drawing);
     later();
   });

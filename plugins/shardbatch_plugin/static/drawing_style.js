@@ -50,10 +50,12 @@ const STYLE = `
 `;
 let sheet = null;
 
-export function addStyle() {
+/** Gives the style to the document, or to the shadow root, that an element stands in. */
+export function addStyle(element) {
   if (!sheet) {
     sheet = new CSSStyleSheet();
     sheet.replaceSync(STYLE);
   }
-  if (!document.adoptedStyleSheets.includes(sheet)) document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+  const root = element.getRootNode();
+  if (root.adoptedStyleSheets && !root.adoptedStyleSheets.includes(sheet)) root.adoptedStyleSheets.push(sheet);
 }

@@ -47,7 +47,9 @@ export function lineage(element, data, { onShard = () => {}, selected = null, re
     paint(context, width, height, colours) {
       const marks = { layout, view, current, hovered, found: matches.slice(0, 500).map((each) => each.index) };
       const counts = paintLineage(context, width, height, colours, marks);
-      Object.assign(drawn?.canvas.dataset ?? {}, counts, { zoom: zoomed().toFixed(2), axis: layout.axis });
+      const seen = [view.x0, view.x1, view.y0, view.y1].join(" ");
+      const chosen = current === null ? "" : layout.bars[current].id;
+      Object.assign(canvas.dataset, counts, { axis: layout.axis, zoom: zoomed().toFixed(2), view: seen, current: chosen });
       showLegend(colours);
     },
   });

@@ -201,18 +201,20 @@ function paintOutlines(context, colours, layout, boxes, { current, hovered, foun
 
 // Beside the bars, so that they are seen however thin a bar is: which shards may lose data, and which is furthest.
 function paintSigns(context, colours, layout, boxes, scale) {
-  const taken = new Map();
+  const taken = new Set();
   const right = MARGIN.left + scale.w;
   const clamp = (box) => Math.min(MARGIN.top + scale.h, Math.max(MARGIN.top, box.top + box.tall / 2));
   for (const index of [...layout.painted].reverse()) {
     const { level } = layout.bars[index];
-    const place = boxes[index] && Math.round(clamp(boxes[index]) / 10);
-    if (level === "ok" || !boxes[index] || taken.has(place)) continue;
-    taken.set(place, level);
+    const box = boxes[index];
+    if (level === "ok" || !box) continue;
+    const at = Math.round(clamp(box) / 10);
+    if (taken.has(at)) continue;
+    taken.add(at);
     context.font = BOLD;
     context.textAlign = "center";
     context.fillStyle = colours[level];
-    context.fillText(SIGNS[level].sign, right + 9, clamp(boxes[index]));
+    context.fillText(SIGNS[level].sign, layout.ranged ? right + 9 : Math.min(right, box.right) + 10, clamp(box));
   }
   context.textAlign = "left";
   if (layout.furthest === null || !boxes[layout.furthest]) return;

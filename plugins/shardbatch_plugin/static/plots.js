@@ -66,7 +66,7 @@ export function plots(element, batches) {
     if (rows.length) for (const tick of ticks.values) context.fillText(clock(tick, ticks.step), xOf(tick, width), HEIGHT - 22);
     else context.fillText("There are no batches yet.", (LEFT + width) / 2, 26 + TALL / 2);
     if (current !== null) paintCross(context, width, colours);
-    Object.assign(canvas.dataset, { points, log: scales.map((scale, at) => (scale.log ? PANELS[at].name : "")).join(" ").trim() });
+    Object.assign(canvas.dataset, { points, current: current === null ? "" : rows[current].id, log: scales.map((scale, at) => (scale.log ? PANELS[at].name : "")).join(" ").trim() });
   }
 
   function paintGrid(context, width, colours, panel, scale, top, ticks) {

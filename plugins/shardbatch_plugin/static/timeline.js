@@ -105,7 +105,8 @@ export function timeline(element, batches, { onBatch = () => {} } = {}) {
       context.textAlign = "center";
       context.fillText("There are no batches yet.", LEFT + plot() / 2, LANES.steps.top + 60);
     }
-    Object.assign(canvas.dataset, { bars: drawnBars, first });
+    const chosen = current === null ? "" : rows[current].id;
+    Object.assign(canvas.dataset, { bars: drawnBars, first, current: chosen });
   }
 
   function paintBrush(context, width, colours) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person does from the page: first as a preview, then with its token and a reason, by the verbs' own use-cases."""
+"""What a person does from the page: as a preview, then with its token and a reason, by the verbs' own use-cases."""
 
 from __future__ import annotations
 

@@ -19,6 +19,9 @@ from shardbatch.errors import ConfigurationError
 from shardbatch.hooks.declared import Declared, declared_from
 
 FIELD = "shardbatch_application"
+#: The module of a claim task, of which a mapped one says no more.
+CLAIM = "shardbatch.operators.claim"
+MAPPED = "Its claim is a mapped task: only a run knows for which applications."
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,12 @@ class Claiming:
 def claiming_in(dag_id: str, data: Mapping[str, Any]) -> Iterator[Claiming]:
     """The claim tasks of a serialized DAG."""
     for task in data["dag"]["tasks"]:
-        said = task["__var"].get(FIELD)
+        fields = task["__var"]
+        said, task_id = fields.get(FIELD), fields["task_id"]
         if said is None:
+            if fields.get("_is_mapped") and fields.get("_task_module") == CLAIM:
+                yield Claiming(dag_id, task_id, None, MAPPED)
             continue
-        task_id = task["__var"]["task_id"]
         try:
             yield Claiming(dag_id, task_id, declared_from(json.loads(said)))
         except ConfigurationError as error:  # it was serialized by a later version than the API server's

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a DAG, a run or a task in Airflow's pages to its application, its batch and its shards, and what is wrong there."""
+"""From a DAG, a run or a task in Airflow to its application, its batch and its shards, and what is wrong there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from airflow.utils.state import TaskInstanceState
 from sqlalchemy import select
 
 from shardbatch.control.banner import Banner, Failed, TaskError, banner
-from shardbatch.control.overview import overview
 from shardbatch.core.batch import Batch
 from shardbatch.core.lease import Lease
 from shardbatch.core.owner import Mode, Owner
@@ -182,8 +181,7 @@ def _shards(chosen: Chosen, one: Claiming, told: Told, asked: Asked) -> list[str
 def _problem(chosen: Chosen) -> list[Banner]:
     """What is wrong with the application as a whole, if it is for a person to know now."""
     at_work = running(chosen.dag_ids & chosen.access.readable)
-    found = overview(chosen.look)
-    key = chosen.place.key
+    found, key = chosen.seen.overview, chosen.place.key
     row = row_of(chosen.known, chosen.access, key, chosen.namespace, found, chosen.groups, at_work)
     problem = row["problem"]
     return [] if problem is None or row["urgency"] < URGENT else [Banner("warning", problem["text"], problem["remedy"])]

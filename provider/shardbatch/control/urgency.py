@@ -98,7 +98,8 @@ def order(urgency: int, expires_in_ms: int | None, behind_ms: int | None, *names
         -urgency,
         expires_in_ms is None,
         expires_in_ms or 0,
-        -1 if behind_ms is None else -behind_ms,
+        behind_ms is None,
+        -(behind_ms or 0),
         *names,
     )
 

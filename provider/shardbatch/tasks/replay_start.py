@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run that replays a batch, planned and started where no task does it: on the command line and in the API server."""
+"""The run that replays a batch, started where no task does it: on the command line and in the API server."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from airflow.sdk.execution_time.context import set_current_context
 from structlog.tracebacks import ExceptionDictTransformer
 
 from shardbatch.errors import AttemptAlive, ConfigurationError, ShardbatchError, StreamNotFound
-from shardbatch.operators.failure import ERROR, LONGEST_CAUSE, LONGEST_TEXT, final, final_errors
+from shardbatch.operators.failure import LONGEST_CAUSE, final, final_errors
+from shardbatch.tasks.task_error import KEY, LONGEST
 
 
 def told(error: ShardbatchError, cause: BaseException | None = None) -> tuple[str, str, int]:
@@ -79,7 +80,7 @@ def left(error: ShardbatchError) -> Any:
         final_errors(),
     ):
         raise error
-    return ti.values[ERROR]
+    return ti.values[KEY]
 
 
 @pytest.mark.parametrize("kind", [StreamNotFound, AttemptAlive])
@@ -89,14 +90,14 @@ def test_the_error_is_left_as_an_xcom_whether_or_not_it_is_tried_again(kind: typ
         "message": "It failed: password=***",
         "remedy": "Do this; token=***",
     }
-    assert len(left(kind("x" * 5000))["message"]) == LONGEST_TEXT
+    assert len(left(kind("x" * 5000))["message"]) == LONGEST
 
 
 def test_an_error_of_rendering_is_left_too_in_the_words_of_its_task() -> None:
     ti: Any = Pushed()
     with set_current_context({"ti": ti}):  # type: ignore[typeddict-item]
         final(ConfigurationError("No.", remedy="Mend it."), "DAG 'd', task 't': No.")
-    assert ti.values[ERROR]["message"] == "DAG 'd', task 't': No."
+    assert ti.values[KEY]["message"] == "DAG 'd', task 't': No."
 
 
 def test_an_error_that_cannot_be_left_still_ends_the_task_as_itself(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.rows import BATCH, TABLES, Key
 from shardbatch.hooks.leases import store_digest
 from shardbatch.stores.sql import SQLStore
-from tests.support.page import FROM_THE_PAGE, Page
+from tests.support.acted_page import FROM_THE_PAGE, Page
 from tests.unit.cli.rows import NAMESPACE, NOW, OWNER
 from tests.unit.plugin.conftest import LEASES
 
