@@ -17,9 +17,7 @@ import * as shard from "./shard.js";
 
 const STYLE = fetch(new URL("streams.css", import.meta.url)).then(async (answer) => {
   const sheet = new CSSStyleSheet();
-  // Without its style the page is still of use.
-  await sheet.replace(answer.ok ? await answer.text() : "");
-  return sheet;
+  return sheet.replace(answer.ok ? await answer.text() : "");
 });
 const VIEWS = { application, batch, shard };
 const HOME = new URL("../", import.meta.url);
@@ -48,10 +46,10 @@ export class Page {
     this.body.className = "page";
     this.body.hidden = true; // shown without its style it would jump
     this.root.append(this.body);
-    STYLE.then((sheet) => {
-      // A link element would be loaded anew, and all scroll positions lost, whenever the page moves over.
-      this.root.adoptedStyleSheets = [sheet, ...this.root.adoptedStyleSheets];
-      this.body.hidden = false;
+    // A link element would be loaded anew, and all scroll positions lost, whenever the page moves over.
+    const adopt = (sheet) => (this.root.adoptedStyleSheets = [sheet, ...this.root.adoptedStyleSheets]);
+    STYLE.then(adopt).finally(() => {
+      this.body.hidden = false; // without its style it is still of use
       this.drawNow();
     });
     // Airflow's keys must not act on what a person types here: it sees all events of the shadow root as the host's.
