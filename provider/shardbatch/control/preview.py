@@ -90,8 +90,7 @@ def _value(verb: Verb, argument: Argument, value: Any) -> Any:
             raise ConfigurationError(f"{verb.name} needs {argument.name}.", remedy=f"{argument.help}.")
         return [] if argument.many else argument.default
     kind: type = bool if argument.switch else list if argument.many else str
-    whole = type(value) is kind and (kind is not list or all(type(item) is str for item in value))
-    if not whole:
+    if type(value) is not kind or (isinstance(value, list) and not all(type(item) is str for item in value)):
         words = {bool: "true or false", list: "a list of texts", str: "a text"}[kind]
         raise ConfigurationError(f"{argument.name} of {verb.name} must be {words}.", remedy=f"{argument.help}.")
     if argument.parse is None:
