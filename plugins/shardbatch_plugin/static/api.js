@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asks the server. Every failure is an `ApiError` that says what happened and what to do.
-import { lasting } from "./pace.js";
+import { lasting, timeless } from "./pace.js";
 
 export class ApiError extends Error {
   constructor(status, { error, message, remedy }) {
@@ -78,11 +78,11 @@ export class Api {
     return { body, text };
   }
 
-  /** An answer as an object, and what of its text lasts, to tell whether anything changed. */
+  /** An answer as an object, with its text as far as it tells whether anything changed. */
   async get(name, query, signal) {
     const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined);
     const { body, text } = await this.send(`${name}?${new URLSearchParams(given)}`, { signal });
-    return { data: body, lasting: lasting(text) };
+    return { data: body, lasting: lasting(text), timeless: timeless(text) };
   }
 
   /** Acts, or previews. */

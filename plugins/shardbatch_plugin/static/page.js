@@ -161,6 +161,10 @@ export class Page {
         after = { ...before, error };
       }
       if (signal.aborted) return;
+      if (before?.data && after.timeless === before.timeless && after.data !== before.data) {
+        before.data.now_ms = after.data.now_ms;
+        after.data = before.data; // what was drawn of it is not drawn again
+      }
       changed ||= after.lasting !== before?.lasting;
       this.answers.delete(key);
       this.answers.set(key, after);
