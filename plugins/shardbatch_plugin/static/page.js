@@ -140,9 +140,16 @@ export class Page {
     return this.of ? [["place", "place", this.of], ...needed] : needed;
   }
 
-  answer(name) {
+  known(name) {
     const needed = this.needs().find(([one]) => one === name);
     return (needed && this.answers.get(JSON.stringify(needed.slice(1)))) || {};
+  }
+
+  /** What the server answered last, and the error since, unless the view tells the same one on top already. */
+  answer(name) {
+    const found = this.known(name);
+    const told = name !== "application" && this.known("application").error;
+    return told && told.message === found.error?.message ? { ...found, error: undefined } : found;
   }
 
   async ask(signal) {
