@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.models.dag import DagModel
 
 from shardbatch.control.preview import Watched, chosen_of, token_of
 from shardbatch.control.verb import Verb
@@ -163,8 +164,9 @@ def _require_start(access: Access, dag_id: str) -> None:
 
     :raises Forbidden: if they may not.
     """
+    details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
     allowed = get_auth_manager().is_authorized_dag(
-        method="POST", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id), user=access.user
+        method="POST", access_entity=DagAccessEntity.RUN, details=details, user=access.user
     )
     if not allowed:
         raise Forbidden(f"You may not start runs of DAG {dag_id!r}.")

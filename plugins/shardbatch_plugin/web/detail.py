@@ -101,7 +101,7 @@ def hours(chosen: Chosen, count: int) -> dict[str, Any]:
     since = now - count * completeness.HOUR_MS
     leases = chosen.look.leases
     held = chosen.seen.watermark
-    with_gaps = chosen.ask(("gaps", count), lambda store: _with_gaps(chosen, store, since), fresh_s=30.0)
+    with_gaps = chosen.ask(("gaps", count), lambda store: _with_gaps(chosen, store, since))
     waiting = [gap for lease in leases for gap in (*lease.skipped, *(lease.pending.gaps if lease.pending else ()))]
     spans = [(gap.from_ms, gap.to_ms) for gap in waiting]
     unknown = max(0, len(with_gaps) - MOST_MANIFESTS)

@@ -10,10 +10,10 @@ from typing import Any, TypeVar, cast
 
 from shardbatch.core import manifest as manifests
 from shardbatch.core.batch import Batch
+from shardbatch.core.ports import Landing
 from shardbatch.core.slice import Slice
 from shardbatch.errors import ManifestChanged, StagingError
 from shardbatch.hooks.staging import Staging
-from shardbatch.landing.area import StagingArea
 from shardbatch_plugin.web.stores import staging_asker
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ def left_of(staging: Staging | None, batch: Batch) -> dict[str, Any]:
     """The starts that applications of a batch began, and the ids of those that ended well."""
     area = staging_asker(_expected(staging))
 
-    def read(found: StagingArea) -> dict[str, Any]:
+    def read(found: Landing) -> dict[str, Any]:
         begun = found.begun_starts(batch.namespace, batch.batch_id)
         done = found.finished_starts(batch.namespace, batch.batch_id)
         return {"begun": begun, "done": done}
@@ -107,7 +107,7 @@ def first_records(staging: Staging | None, landed: Slice, count: int) -> list[di
     return asker.ask(("records", names, count), lambda area: list(_records(area, landed, count)), fresh_s=0)
 
 
-def _records(area: StagingArea, landed: Slice, count: int) -> Iterator[dict[str, Any]]:
+def _records(area: Landing, landed: Slice, count: int) -> Iterator[dict[str, Any]]:
     left = count
     for file in landed.files:
         for page in area.records(file, left):
@@ -127,7 +127,7 @@ def _records(area: StagingArea, landed: Slice, count: int) -> Iterator[dict[str,
                 return
 
 
-def _read(area: StagingArea, batch: Batch) -> bytes:
+def _read(area: Landing, batch: Batch) -> bytes:
     if area.manifest_uri(batch.namespace, batch.batch_id) != batch.manifest_uri:
         raise StagingError(
             f"The batch stands in another staging folder than {area.uri}.",

@@ -86,7 +86,7 @@ class Dags:
             missing = [row_id for row_id, dag_hash in wanted if (row_id, dag_hash) not in known]
             if missing:
                 for row in session.scalars(select(SerializedDagModel).where(SerializedDagModel.id.in_(missing))):
-                    known[row.id, row.dag_hash] = tuple(claiming_in(row.dag_id, row.data))
+                    known[row.id, row.dag_hash] = tuple(claiming_in(row.dag_id, row.data or {"dag": {"tasks": []}}))
         kept = {key: known[key] for key in wanted if key in known}
         with self._lock:
             self._known = kept

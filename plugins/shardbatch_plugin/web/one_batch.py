@@ -106,7 +106,8 @@ def attempts_of(row: Batch, begun: Sequence[Begun] = (), done: Sequence[Start] =
     ended = {start.start_id: start for start in done}
     found = []
     for attempt in range(row.attempt, max(0, row.attempt - MOST_ATTEMPTS), -1):
-        ids = {start.start_id: start.work for start in (*begun, *done, *row.starts) if start.attempt == attempt}
+        all_starts: list[Begun | Start] = [*begun, *done, *row.starts]
+        ids = {start.start_id: start.work for start in all_starts if start.attempt == attempt}
         told_ids = {start.start_id: start.spark_application for start in begun}
         found.append(
             {

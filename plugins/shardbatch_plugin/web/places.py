@@ -116,8 +116,12 @@ def _step(one: Claiming, name: str) -> str:
 
 def _of_task(claims: Sequence[Claiming], task_id: str) -> list[Claiming]:
     """The claims of a task's group, the innermost first; all of the DAG for a task of none."""
+    return _inside(claims, task_id) or list(claims)
+
+
+def _inside(claims: Sequence[Claiming], task_id: str) -> list[Claiming]:
     inside = [one for one in claims if one.group_id and task_id.startswith(f"{one.group_id}.")]
-    return sorted(inside, key=lambda one: -len(one.group_id)) or list(claims)
+    return sorted(inside, key=lambda one: -len(one.group_id))
 
 
 def _told(asked: Asked, claims: Sequence[Claiming]) -> Told:
@@ -139,22 +143,18 @@ def _told(asked: Asked, claims: Sequence[Claiming]) -> Told:
         ):
             found.xcoms[row.task_id, row.key] = XComModel.deserialize_value(row)
         for task_id, map_index, state, ended in session.execute(tasks):
-            group = next(iter(_of_task(claims, task_id)), None) if _inside(claims, task_id) else None
+            groups = _inside(claims, task_id)
             found.failed.append(
                 Failed(
                     task_id,
                     map_index,
-                    group_id="" if group is None else group.group_id,
+                    group_id=groups[0].group_id if groups else "",
                     ended_ms=None if ended is None else round(ended.timestamp() * 1000),
                     again=str(getattr(state, "value", state)) == AGAIN,
                     error=errors.get((task_id, map_index)),
                 )
             )
     return found
-
-
-def _inside(claims: Sequence[Claiming], task_id: str) -> bool:
-    return any(one.group_id and task_id.startswith(f"{one.group_id}.") for one in claims)
 
 
 def _shards(chosen: Chosen, one: Claiming, told: Told, asked: Asked) -> list[str]:

@@ -15,13 +15,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from hashlib import sha256
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
-from shardbatch.core.ports import LeaseStore
+from shardbatch.core.ports import Landing, LeaseStore
 from shardbatch.errors import ShardbatchError
 from shardbatch.hooks.leases import DynamoDBLeases, Leases, existing_store, store_digest
 from shardbatch.hooks.staging import Staging
-from shardbatch.landing.area import StagingArea
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -145,7 +144,7 @@ def store_asker(place: Place) -> Asker[LeaseStore]:
     return _asker(place.key, f"The lease store {place.label}", partial(existing_store, place.leases))
 
 
-def staging_asker(staging: Staging) -> Asker[StagingArea]:
+def staging_asker(staging: Staging) -> Asker[Landing]:
     """The one that asks this staging folder, in this process."""
     return _asker(_digest(asdict(staging)), f"The staging folder {staging.uri}", partial(_opened_staging, staging))
 
@@ -156,8 +155,8 @@ def _asker(key: str, name: str, opened: Callable[[], AbstractContextManager[Any]
 
 
 @contextmanager
-def _opened_staging(staging: Staging) -> Iterator[StagingArea]:
-    yield cast("StagingArea", staging.open())
+def _opened_staging(staging: Staging) -> Iterator[Landing]:
+    yield staging.open()
 
 
 def _digest(value: dict[str, Any]) -> str:

@@ -363,6 +363,10 @@ class Landing(ArchiveFiles, Protocol):
         """What stands beside a batch's manifest of each of these works; none of one that left nothing."""
         ...
 
+    def begun_starts(self, namespace: Namespace, batch_id: str) -> list[Begun]:
+        """All starts whose begun markers stand beside the batch's manifest, whether they ended or not."""
+        ...
+
     def finished_starts(self, namespace: Namespace, batch_id: str) -> list[Start]:
         """All starts whose done markers stand beside the batch's manifest, whether they count or not."""
         ...

@@ -94,6 +94,8 @@ def test_from_a_failed_run_to_what_is_wrong_and_what_to_press(airflow: Deploymen
         assert (status, refused["error"]) == (403, "Forbidden"), headers
     status, preview = page.act(ask("park"))
     assert (status, [row["result"] for row in preview["rows"]], preview["done"]) == (200, ["would park"], False)
+    _, aside = page.act(ask("set-aside"))
+    assert "its owner is over" in aside["rows"][0]["effect"]  # as Airflow's own database says in the API server
     _, release = page.act(ask("release"))
     assert [row["result"] for row in release["rows"]] == ["would release"]
     status, refused = page.act(ask("park", preview=False, token=release["token"], reason="of another preview"))

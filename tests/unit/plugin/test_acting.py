@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.models import DagRun
 from sqlalchemy import select
 
+from shardbatch.control.verbs import VERBS
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.owner import Owner
@@ -17,6 +20,7 @@ from shardbatch.core.rows import BATCH, TABLES, Key
 from shardbatch.hooks.leases import store_digest
 from shardbatch.stores.sql import SQLStore
 from tests.support.acted_page import FROM_THE_PAGE, Page
+from tests.unit.cli.caller import call
 from tests.unit.cli.rows import NAMESPACE, NOW, OWNER
 from tests.unit.plugin.conftest import LEASES
 
@@ -238,3 +242,36 @@ def test_a_replay_by_another_dag_needs_the_right_to_start_that_one(acted_page: P
     acted_page.log_in("ann")
     chosen = {"batch_id": "b1", "dag_id": "other", "group_id": "orders"}
     assert acted_page.act(ask("replay", chosen))[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("verb", "words", "chosen"),
+    [
+        ("release", ("--owner", OWNER), {"owner": OWNER}),
+        ("park", ("--batch", "b2"), {"batch_id": "b2"}),
+        ("unpark", ("--batch", "b2"), {"batch_id": "b2"}),
+        ("set-aside", ("--batch", "b1"), {"batch_id": "b1"}),
+        ("drop", ("--batch", "b2", "--force"), {"batch_id": "b2", "force": True}),
+        ("accept-gap", ("--shard", "s-free"), {"shards": ["s-free"]}),
+        ("reset", ("--all", "--to", "TRIM_HORIZON"), {"every": True, "to": "TRIM_HORIZON"}),
+        ("reset", ("--all",), {"every": True}),
+        ("release", (), {}),
+        ("park", ("--batch", "b9"), {"batch_id": "b9"}),
+    ],
+)
+def test_the_page_says_and_refuses_what_the_command_line_does(
+    acted_page: Page, airflows_database: Path, verb: str, words: tuple[str, ...], chosen: dict[str, Any]
+) -> None:
+    where = ("--app-name", "orders-etl", "--stream-name", "orders", "--leases", "sql://leases_page")
+    staging = ("--staging", str(airflows_database.parent / "staging")) if VERBS[verb].staging else ()
+    told = call(verb, *where, "--output", "json", *staging, *words)
+    acted_page.log_in("root")
+    status, answer = acted_page.act(ask(verb, chosen))
+    if not told.out:
+        assert status == 400
+        assert told.err.strip() == f"{answer['error']}: {answer['message']} {answer['remedy']}".strip()
+        return
+    names = ("kind", "name", "owner", "result", "why", "effect")
+    rows = [{name: row[name] for name in names} for row in json.loads(told.out)]
+    assert [{name: row[name] for name in names} for row in answer["rows"]] == rows
+    assert rows

@@ -53,5 +53,5 @@ def test_it_is_noted_and_started_for_the_person_by_the_way_that_they_took(metada
 
 
 def test_what_airflow_refuses_is_told_in_its_words(metadata: Metadata) -> None:
-    with pytest.raises(ConfigurationError, match="did not start a run of DAG 'gone': .*gone"):
+    with pytest.raises(ConfigurationError, match=r"did not start a run of DAG 'gone': .*gone"):
         asked(filled(), dag_id="gone")
