@@ -17,7 +17,7 @@ export function view(context) {
       h(
         "p",
         { class: "none" },
-        "Nothing here reads a stream: no StreamBatch group of this DAG has run yet, or you may not see its application.",
+        "No StreamBatch group of this DAG is known here. It is once the DAG was parsed; see All applications, too.",
       ),
       h("p", null, h("a", { href: context.everywhere }, "All applications")),
     ];

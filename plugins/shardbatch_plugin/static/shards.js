@@ -78,7 +78,8 @@ function columns(context, retentionMs, nowMs, reading) {
 /** What is read of a shard and not frozen: landed, or shown by the read that is at work. */
 function readOf(shard, now) {
   if (!now) return shard.pending_records ? count(shard.pending_records) : h("span", { class: "quiet" }, "–");
-  const title = `${bytes(now.bytes)} so far; ${now.behind_ms === null ? "how much is left is not known" : `${duration(now.behind_ms)} to go`}`;
+  const left = now.behind_ms === null ? "how much is left is not known" : `${duration(now.behind_ms)} to go`;
+  const title = `${bytes(now.bytes)} so far; ${left}`;
   return h("span", { title }, h("span", { class: "dot on", "aria-hidden": "true" }), " ", count(now.records));
 }
 
