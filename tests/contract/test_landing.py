@@ -14,6 +14,7 @@ from shardbatch.core.batch import Start
 from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
 from shardbatch.core.rows import Namespace
 from shardbatch.core.slice import LandedFile
+from shardbatch.core.start import Begun
 from shardbatch.errors import ManifestChanged, StagingError
 from shardbatch.landing import layout
 from shardbatch.landing.area import StagingArea
