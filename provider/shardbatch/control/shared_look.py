@@ -145,9 +145,10 @@ class SharedStore:
         return iter(cast("tuple[Row, ...]", found))
 
     def latest(self, table: Table, namespace: Namespace, scope: str, limit: int) -> Iterator[Row]:
-        """The last rows of a namespace; read anew."""
-        self._path.leave()
-        return self._open().latest(table, namespace, scope, limit)
+        """The last rows of a namespace."""
+        what = ("latest", table.name, namespace, scope, limit)
+        found = self._path.read(what, lambda: tuple(self._open().latest(table, namespace, scope, limit)))
+        return iter(cast("tuple[Row, ...]", found))
 
     def applications(self) -> Iterator[Columns]:
         """The columns of every application."""
