@@ -13,10 +13,11 @@ export const KINDS = {
   committed: { text: "committed", sign: "", colour: "completed" },
 };
 
-/** Batches from the oldest to the newest, each with its `kind`, `steps` in milliseconds, `whole`, `lag` and `attempts`. */
+/** Batches from the oldest to the newest: `kind`, `steps`, `whole` and `lag` in milliseconds, `attempts` and `gaps`. */
 export function batchRows(answer) {
   const rows = records(answer).map((batch) => {
-    const steps = STEPS.map((step) => batch[`${step}_s`]).map((took) => (isNumber(took) && took >= 0 ? took * 1000 : null));
+    const took = STEPS.map((step) => batch[`${step}_s`]);
+    const steps = took.map((seconds) => (isNumber(seconds) && seconds >= 0 ? seconds * 1000 : null));
     const known = steps.filter((each) => each !== null);
     const created = isInstant(batch.created_at_ms) ? batch.created_at_ms : null;
     const committed = isInstant(batch.committed_at_ms) ? batch.committed_at_ms : null;
@@ -46,7 +47,10 @@ export function kindOf({ state, set_aside }) {
 
 /** Where the time between two batches is more than four times the usual one: the index of the later, and how long. */
 export function pauses(rows) {
-  const between = rows.map((row, at) => (at && row.created !== null && rows[at - 1].created !== null ? row.created - rows[at - 1].created : 0));
+  const between = rows.map(({ created }, at) => {
+    const before = at ? rows[at - 1].created : null;
+    return created !== null && before !== null ? created - before : 0;
+  });
   const usual = between.slice(1).sort((a, b) => a - b)[Math.floor((rows.length - 1) / 2)] ?? 0;
   return between.flatMap((ms, index) => (usual > 0 && ms > 4 * usual ? [{ index, ms }] : []));
 }
@@ -70,10 +74,11 @@ export function linesOf(row) {
 
 export function summaryOf(rows) {
   if (!rows.length) return "There are no batches yet.";
-  const kinds = Object.keys(KINDS).map((kind) => [kind.replace("_", " "), rows.filter((row) => row.kind === kind).length]);
-  const told = kinds.filter(([, many]) => many).map(([kind, many]) => `${count(many)} ${kind}`);
+  const kinds = Object.keys(KINDS).map((kind) => [kind, rows.filter((row) => row.kind === kind).length]);
+  const told = kinds.filter(([, many]) => many).map(([kind, many]) => `${count(many)} ${kind.replace("_", " ")}`);
   const again = rows.filter((row) => row.attempts > 1).length;
   const gaps = rows.filter((row) => row.gaps).length;
   return `${count(rows.length)} ${rows.length === 1 ? "batch" : "batches"} from ${instant(rows[0].created)} to`
-    + ` ${instant(rows.at(-1).created)}: ${told.join(", ")}. ${count(again)} took more than one attempt, ${count(gaps)} have gaps.`;
+    + ` ${instant(rows.at(-1).created)}: ${told.join(", ")}.`
+    + ` ${count(again)} took more than one attempt, ${count(gaps)} have gaps.`;
 }

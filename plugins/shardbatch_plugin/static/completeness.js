@@ -47,7 +47,9 @@ export function completeness(element, data) {
     palette(element);
     const grid = make("div", { className: "sb-days", role: "group", "aria-label": "Completeness by the hour" });
     const scale = make("div", { className: "sb-hours", "aria-hidden": "true" });
-    for (let hour = 0; hour < 24; hour += 1) scale.append(make("span", { text: hour % 3 ? "" : `${String(hour).padStart(2, "0")}:00` }));
+    for (let hour = 0; hour < 24; hour += 1) {
+      scale.append(make("span", { text: hour % 3 ? "" : clock(hour * HOUR + 1) }));
+    }
     grid.append(make("span", { className: "sb-day", text: "UTC" }), scale);
     for (const { from_ms, cells } of daysOf(hours)) {
       const row = make("div", { className: "sb-hours" });
@@ -57,7 +59,8 @@ export function completeness(element, data) {
     const cells = [...grid.querySelectorAll(".sb-days .sb-hour")];
     const focused = cells.find((cell) => cell.dataset.from === place) ?? cells.at(-1);
     focused?.setAttribute("tabindex", "0");
-    element.replaceChildren(grid, keysOf(hours, watermark), make("p", { className: "sb-note", role: "status", text: completenessText(answer ?? {}) }));
+    const told = make("p", { className: "sb-note", role: "status", text: completenessText(answer ?? {}) });
+    element.replaceChildren(grid, keysOf(hours, watermark), told);
     if (place) focused?.focus();
   }
 
@@ -65,7 +68,8 @@ export function completeness(element, data) {
   function move(event) {
     const cells = [...element.querySelectorAll(".sb-days .sb-hour")];
     const from = cells.indexOf(event.target);
-    const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -24, ArrowDown: 24, Home: -from, End: cells.length - 1 - from };
+    const last = cells.length - 1;
+    const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -24, ArrowDown: 24, Home: -from, End: last - from };
     const next = cells[from + (steps[event.key] ?? NaN)];
     if (from < 0 || !next) return;
     event.preventDefault();
@@ -90,15 +94,16 @@ export function completeness(element, data) {
 function cellOf({ from_ms: from, state }, watermark) {
   const known = STATES[state];
   const here = isInstant(watermark) && watermark >= from && watermark < from + HOUR;
-  const text = `${clock(from + 1)} to ${clock(from + HOUR + 1)} UTC, ${known?.text ?? "unknown"}${here ? `; the watermark is ${instant(watermark)}` : ""}`;
+  const mark = here ? `; the watermark is ${instant(watermark)}` : "";
+  const text = `${clock(from + 1)} to ${clock(from + HOUR + 1)} UTC, ${known?.text ?? "unknown"}${mark}`;
   const cell = make("div", {
-    className: `sb-hour sb-${known ? state : "unknown"}`, role: "img", tabindex: "-1", title: text, "data-from": String(from),
+    className: `sb-hour sb-${known ? state : "unknown"}`, role: "img", tabindex: "-1", title: text, "data-from": from,
     "aria-label": `${new Date(from).toISOString().slice(0, 10)} ${text}`, text: known?.sign ?? "?",
   });
   if (here) {
-    const mark = make("span", { className: "sb-watermark" });
-    mark.style.left = `${((watermark - from) / HOUR) * 100}%`;
-    cell.append(mark);
+    const line = make("span", { className: "sb-watermark" });
+    line.style.left = `${((watermark - from) / HOUR) * 100}%`;
+    cell.append(line);
   }
   return cell;
 }
@@ -106,10 +111,12 @@ function cellOf({ from_ms: from, state }, watermark) {
 function keysOf(hours, watermark) {
   const states = new Set(hours.map((hour) => hour.state));
   const list = make("ul", { className: "sb-legend" });
+  const add = (className, sign, text) => {
+    list.append(make("li", {}, make("span", { className, "aria-hidden": "true", text: sign }), make("span", { text })));
+  };
   for (const [state, { sign, text }] of Object.entries(STATES)) {
-    if (!states.has(state)) continue;
-    list.append(make("li", {}, make("span", { className: `sb-hour sb-${state} sb-key`, "aria-hidden": "true", text: sign }), make("span", { text })));
+    if (states.has(state)) add(`sb-hour sb-${state} sb-key`, sign, text);
   }
-  if (isInstant(watermark)) list.append(make("li", {}, make("span", { className: "sb-mark", text: "┃", "aria-hidden": "true" }), make("span", { text: "watermark" })));
+  if (isInstant(watermark)) add("sb-mark", "┃", "watermark");
   return list;
 }

@@ -7,13 +7,15 @@ const LIGHT = {
   text: "#1b2230", muted: "#566175", line: "#d5dbe5", surface: "#ffffff", raised: "#f4f6fa", accent: "#1f5fd0",
   free: "#7c879a", held: "#2b6fd6", landed: "#0c8f83", frozen: "#7b57c8", completed: "#c3cad6", gap: "#c2410c",
   parked: "#b7791f", error: "#c62828", ok: "#2e7d4f", warn: "#a86a00", bad: "#d1480a", lost: "#a3123f",
-  "step-claim": "#8a94a6", "step-read": "#2b6fd6", "step-freeze": "#0c8f83", "step-work": "#7b57c8", "step-commit": "#c9860a",
+  "step-claim": "#8a94a6", "step-read": "#2b6fd6", "step-freeze": "#0c8f83", "step-work": "#7b57c8",
+  "step-commit": "#c9860a",
 };
 const DARK = {
   text: "#e8ecf3", muted: "#a5afc0", line: "#3a4252", surface: "#14181f", raised: "#1e242e", accent: "#7fb0ff",
   free: "#939eb2", held: "#5b9bff", landed: "#2fc0b0", frozen: "#ab8cf2", completed: "#485265", gap: "#ff8a4c",
   parked: "#e3ab45", error: "#ff6b6b", ok: "#5fc08a", warn: "#e6b04a", bad: "#ff8a4c", lost: "#ff6f9f",
-  "step-claim": "#939eb2", "step-read": "#5b9bff", "step-freeze": "#2fc0b0", "step-work": "#ab8cf2", "step-commit": "#e6b04a",
+  "step-claim": "#939eb2", "step-read": "#5b9bff", "step-freeze": "#2fc0b0", "step-work": "#ab8cf2",
+  "step-commit": "#e6b04a",
 };
 export const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 export const BOLD = `600 ${FONT}`;

@@ -28,7 +28,8 @@ const STYLE = `
   box-shadow: 0 4px 14px rgb(0 0 0 / 25%); overflow-wrap: anywhere; }
 .sb-drawing .sb-tip[hidden] { display: none; }
 .sb-drawing .sb-unseen {
-  position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; margin: 0; }
+  position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; clip-path: inset(50%);
+  white-space: nowrap; }
 .sb-drawing .sb-days { display: grid; grid-template-columns: max-content 1fr; gap: 3px 10px; align-items: center; }
 .sb-drawing .sb-hours { display: grid; grid-template-columns: repeat(24, minmax(0, 1fr)); gap: 2px; }
 .sb-drawing .sb-hours span { font-size: 11px; color: var(--sbd-muted); white-space: nowrap; }

@@ -4,6 +4,7 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
+const UNITS = [[DAY, "d", HOUR, "h"], [HOUR, "h", MINUTE, "min"], [MINUTE, "min", SECOND, "s"]];
 
 const STEPS = [
   1, 2, 5, 10, 20, 50, 100, 200, 500, SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, 20 * SECOND, 30 * SECOND, MINUTE,
@@ -19,7 +20,7 @@ export function duration(ms) {
   const sign = ms < 0 ? "−" : "";
   if (size < SECOND) return `${sign}${Math.round(size)} ms`;
   if (size < MINUTE - 50) return `${sign}${trimmed(size / SECOND)} s`;
-  for (const [unit, name, next, part] of [[DAY, "d", HOUR, "h"], [HOUR, "h", MINUTE, "min"], [MINUTE, "min", SECOND, "s"]]) {
+  for (const [unit, name, next, part] of UNITS) {
     const rounded = Math.round(size / next) * next;
     if (rounded < unit) continue;
     const rest = Math.round((rounded % unit) / next);

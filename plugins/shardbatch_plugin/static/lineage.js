@@ -7,6 +7,7 @@ import { MARGIN, paintLineage, scalesOf, SIGNS, STATES } from "./lineage_paint.j
 
 const HEIGHT = 520;
 const DIRECTIONS = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down" };
+const NOTHING = { left: "No parent is listed.", right: "No child is listed." };
 const HELP = "Drag to move, turn the wheel or press + and − to zoom, 0 shows all. Arrow keys walk from shard to shard"
   + " (left: parent, right: child), Shift and an arrow key moves the view, Enter opens the shard.";
 
@@ -42,6 +43,8 @@ export function lineage(element, data, { onShard = () => {}, selected = null, re
   let drag = null;
   let legendOf = "";
 
+  let tip = null;
+
   const drawn = surface(stage, {
     height: HEIGHT, label: "Lineage of the shards", role: "application", "aria-describedby": summary.id,
     paint(context, width, height, colours) {
@@ -49,24 +52,27 @@ export function lineage(element, data, { onShard = () => {}, selected = null, re
       const counts = paintLineage(context, width, height, colours, marks);
       const seen = [view.x0, view.x1, view.y0, view.y1].join(" ");
       const chosen = current === null ? "" : layout.bars[current].id;
-      Object.assign(canvas.dataset, counts, { axis: layout.axis, zoom: zoomed().toFixed(2), view: seen, current: chosen });
+      const { axis } = layout;
+      Object.assign(canvas.dataset, counts, { axis, zoom: zoomed().toFixed(2), view: seen, current: chosen });
       showLegend(colours);
     },
   });
   const { canvas } = drawn;
   canvas.classList.add("sb-moves");
-  const tip = tooltip(stage);
+  tip = tooltip(stage);
   const scale = () => scalesOf(view, drawn.width, HEIGHT);
   const zoomed = () => (layout.y1 - layout.y0) / (view.y1 - view.y0);
 
   function take(answer) {
     const shown = current === null ? selected : layout.bars[current].id;
+    const under = hovered === null ? null : layout.bars[hovered].id;
     const kept = layout && view && { ...view };
     const before = layout;
     layout = lineageLayout(records(answer), answer?.now_ms ?? Date.now(), answer?.retention_ms ?? retention_ms);
-    const place = layout.bars.findIndex((each) => each.id === shown);
-    current = place < 0 ? null : place;
-    hovered = null;
+    const placeOf = (id) => (id === null ? -1 : layout.bars.findIndex((each) => each.id === id));
+    current = placeOf(shown) < 0 ? null : placeOf(shown);
+    hovered = placeOf(under) < 0 ? null : placeOf(under);
+    if (hovered === null) tip?.hide();
     const same = before && before.axis === layout.axis && before.bars.length;
     if (same && zoomedIn(before, kept)) view = limited(kept);
     else view = bounds();
@@ -100,10 +106,11 @@ export function lineage(element, data, { onShard = () => {}, selected = null, re
 
   // `factor` below 1 zooms in; the given place stays where it is.
   function zoom(factor, at = null, axes = "xy") {
-    const x = at?.x ?? (current === null ? (view.x0 + view.x1) / 2 : clampTo(view.x0, view.x1, middle(layout.bars[current]).x));
-    const y = at?.y ?? (current === null ? (view.y0 + view.y1) / 2 : middle(layout.bars[current]).y);
+    const { x0, x1, y0, y1 } = view;
+    const centre = current === null ? { x: (x0 + x1) / 2, y: (y0 + y1) / 2 } : middle(layout.bars[current]);
+    const { x, y } = at ?? { x: clampTo(x0, x1, centre.x), y: centre.y };
     const [fx, fy] = [axes.includes("x") ? factor ** 0.6 : 1, axes.includes("y") ? factor : 1];
-    look({ x0: x - (x - view.x0) * fx, x1: x + (view.x1 - x) * fx, y0: y - (y - view.y0) * fy, y1: y + (view.y1 - y) * fy });
+    look({ x0: x - (x - x0) * fx, x1: x + (x1 - x) * fx, y0: y - (y - y0) * fy, y1: y + (y1 - y) * fy });
   }
 
   function whole() {
@@ -133,7 +140,8 @@ export function lineage(element, data, { onShard = () => {}, selected = null, re
     const each = layout.bars[index];
     const { x, y } = middle(each);
     const shift = (low, high, value) => (value < low || value > high ? value - (low + high) / 2 : 0);
-    const [dx, dy] = [each.end < view.x0 || each.start > view.x1 ? shift(view.x0, view.x1, x) : 0, shift(view.y0, view.y1, y)];
+    const dx = each.end < view.x0 || each.start > view.x1 ? shift(view.x0, view.x1, x) : 0;
+    const dy = shift(view.y0, view.y1, y);
     look({ x0: view.x0 + dx, x1: view.x1 + dx, y0: view.y0 + dy, y1: view.y1 + dy });
     told.textContent = `${linesOf(layout, index).join(", ")}. Press Enter to open it.`;
   }
@@ -215,7 +223,7 @@ export function lineage(element, data, { onShard = () => {}, selected = null, re
       const first = layout.furthest ?? layout.bars.length - 1;
       const next = current === null ? layout.bars[first] : neighbour(layout, layout.bars[current], direction);
       if (next) walk(next.index);
-      else told.textContent = { left: "No parent is listed.", right: "No child is listed." }[direction] ?? "No other shard there.";
+      else told.textContent = NOTHING[direction] ?? "There is no other shard in this direction.";
     } else if (event.key === "+" || event.key === "=") zoom(0.5);
     else if (event.key === "-" || event.key === "−") zoom(2);
     else if (event.key === "0" || event.key === "Home") whole();
@@ -286,11 +294,14 @@ function linesOf(layout, index) {
   const lines = [id, `state: ${shard.state ?? "unknown"}`];
   if (shard.owner) lines.push(`owner: ${shard.owner}`);
   if (shard.waits_for) lines.push(`waits for: ${shard.waits_for}`);
-  if (isNumber(shard.behind_ms) && shard.behind_ms > 0) lines.push(`${duration(shard.behind_ms)} behind${index === layout.furthest ? ", the furthest of all" : ""}`);
+  if (isNumber(shard.behind_ms) && shard.behind_ms > 0) {
+    lines.push(`${duration(shard.behind_ms)} behind${index === layout.furthest ? ", the furthest of all" : ""}`);
+  }
   if (level !== "ok") lines.push(SIGNS[level].text);
   if (shard.gap) lines.push("has a gap: records were lost or passed over");
   if (shard.pending_records) lines.push(`${count(shard.pending_records)} records read and not frozen`);
-  if (layout.ranged && to <= 1) lines.push(`hash range: ${percent(from)} to ${percent(to)} ${guessed ? "(not all is known)" : ""}`.trim());
+  const doubt = guessed ? " (not all is known)" : "";
+  if (layout.ranged && to <= 1) lines.push(`hash range: ${percent(from)} to ${percent(to)}${doubt}`);
   if (shard.opened_ms) lines.push(`opened: ${instant(shard.opened_ms)}`);
   if (shard.closed_ms) lines.push(`closed: ${instant(shard.closed_ms)}`);
   lines.push(`parents: ${namesOf(layout, parents)}`, `children: ${namesOf(layout, children)}`);
@@ -310,13 +321,17 @@ function summaryOf(layout) {
   const { bars, furthest, ranged, deepest } = layout;
   if (!bars.length) return "The stream has no shards.";
   const states = STATES.map(({ state }) => [state, bars.filter(({ shard }) => shard.state === state).length]);
-  const parts = states.filter(([, many]) => many).map(([state, many]) => `${count(many)} ${state}`);
-  const text = [`${count(bars.length)} ${bars.length === 1 ? "shard" : "shards"} in ${deepest + 1} ${deepest ? "generations" : "generation"}`
+  const parts = states.filter(([, each]) => each).map(([state, each]) => `${count(each)} ${state}`);
+  const many = `${count(bars.length)} ${bars.length === 1 ? "shard" : "shards"}`;
+  const ages = deepest ? "generations" : "generation";
+  const text = [`${many} in ${deepest + 1} ${ages}`
     + `${ranged ? "" : ", without hash ranges"}${parts.length ? `: ${parts.join(", ")}` : ""}.`];
-  if (furthest !== null) text.push(`${bars[furthest].id} is furthest behind, by ${duration(bars[furthest].shard.behind_ms)}.`);
+  if (furthest !== null) {
+    text.push(`${bars[furthest].id} is furthest behind, by ${duration(bars[furthest].shard.behind_ms)}.`);
+  }
   for (const level of ["lost", "bad"]) {
-    const many = bars.filter((bar) => bar.level === level).length;
-    if (many) text.push(`${count(many)} with this sign: ${SIGNS[level].text}.`);
+    const near = bars.filter((bar) => bar.level === level).length;
+    if (near) text.push(`Of ${count(near)} of them, ${SIGNS[level].text}.`);
   }
   const gaps = bars.filter(({ shard }) => shard.gap).length;
   if (gaps) text.push(`${count(gaps)} with a gap.`);

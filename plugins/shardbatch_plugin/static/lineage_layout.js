@@ -31,7 +31,10 @@ export function lineageLayout(shards, now, retention) {
   else placeTree(bars, family.order);
   const timed = ranged && placeTimes(bars, family.order, now);
   if (!timed) placeGenerations(bars, deepest, ranged);
-  for (const bar of bars) bar.layer = (LAYERS[bar.shard.state] ?? 1) + (bar.shard.gap ? 6 : 0) + 12 * LEVELS.indexOf(bar.level);
+  for (const bar of bars) {
+    bar.layer = (LAYERS[bar.shard.state] ?? 1) + (bar.shard.gap ? 6 : 0) + 12 * LEVELS.indexOf(bar.level);
+  }
+  const painted = [...bars].sort((a, b) => a.layer - b.layer || a.start - b.start || a.from - b.from);
   const ends = extremes(bars, timed ? now : deepest + 1);
   return {
     bars,
@@ -40,7 +43,7 @@ export function lineageLayout(shards, now, retention) {
     ranged,
     deepest,
     ...ends,
-    painted: [...bars].sort((a, b) => a.layer - b.layer || a.start - b.start || a.from - b.from).map((bar) => bar.index),
+    painted: painted.map((bar) => bar.index),
     furthest: furthestOf(bars),
     rows: rowsOf(bars, deepest),
   };
@@ -137,7 +140,7 @@ function extremes(bars, fallback) {
   return x1 > x0 ? { x0, x1, y0, y1 } : { x0: fallback - 1, x1: fallback, y0, y1 };
 }
 
-// A range that is not known follows from the family: what the children cover, or what the siblings leave of the parents.
+// A range that is not known follows from the family: what the children cover, or what siblings leave of the parents.
 function placeRanges(bars, order) {
   for (const bar of bars) {
     const { from_key: from, to_key: to } = bar.shard;
@@ -239,8 +242,10 @@ function placeTimes(bars, order, now) {
   for (const index of [...order].reverse()) {
     for (const child of bars[index].children) {
       const { opened } = bars[child];
-      const found = opened === null ? { at: bound[child].at, steps: bound[child].steps + 1 } : { at: opened, steps: 1 };
-      if (found.at < bound[index].at || (found.at === bound[index].at && found.steps > bound[index].steps)) bound[index] = found;
+      const at = opened ?? bound[child].at;
+      const steps = opened === null ? bound[child].steps + 1 : 1;
+      const held = bound[index];
+      if (at < held.at || (at === held.at && steps > held.steps)) bound[index] = { at, steps };
     }
   }
   for (const index of order) {

@@ -57,7 +57,8 @@ function boxesOf(layout, scale, width, height) {
     let tall = scale.y(bar.to) - top;
     let left = scale.x(bar.start);
     let right = scale.x(bar.end);
-    if (right < MARGIN.left || left > width - MARGIN.right || top + tall < MARGIN.top || top > height - MARGIN.bottom) return null;
+    if (right < MARGIN.left || left > width - MARGIN.right) return null;
+    if (top + tall < MARGIN.top || top > height - MARGIN.bottom) return null;
     if (tree && tall > 26) [top, tall] = [top + tall / 2 - 13, 26];
     if (tree) right -= (right - left) * 0.3;
     else if (bar.parents.length) left += Math.min(tall < 3 ? 3 : 18, (right - left) * 0.25);

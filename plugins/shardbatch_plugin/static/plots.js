@@ -8,14 +8,18 @@ const LEFT = 74;
 const RIGHT = 14;
 const TALL = 110;
 const EACH = 152;
+const TIME = { kind: "time", short: duration, exact: duration };
 const PANELS = [
-  { name: "lag", text: "lag at commit", colour: "held", kind: "time", value: (row) => row.lag, short: duration, exact: duration },
-  { name: "records", text: "records of a batch", colour: "landed", kind: "number", value: (row) => row.batch.records, short: about, exact: count },
-  { name: "duration", text: "duration of a batch", colour: "frozen", kind: "time", value: (row) => row.whole, short: duration, exact: duration },
+  { ...TIME, name: "lag", text: "lag at commit", colour: "held", value: (row) => row.lag },
+  {
+    kind: "number", short: about, exact: count, name: "records", text: "records of a batch", colour: "landed",
+    value: (row) => row.batch.records,
+  },
+  { ...TIME, name: "duration", text: "duration of a batch", colour: "frozen", value: (row) => row.whole },
 ];
 const HEIGHT = PANELS.length * EACH + 34;
-const HELP = "The lag is the time from the arrival of a batch's newest record to its commit. The time of a batch is that of"
-  + " its commit, or of its freeze before that, in UTC. Arrow keys move from batch to batch and read out its values.";
+const HELP = "The lag is the time from the arrival of a batch's newest record to its commit. A batch stands at the time of"
+  + " its commit, or of its freeze while it has none, in UTC. Arrow keys move from batch to batch and tell its values.";
 
 /** Draws the answer of `batches`. */
 export function plots(element, batches) {
@@ -31,7 +35,8 @@ export function plots(element, batches) {
   let current = null;
 
   const drawn = surface(stage, {
-    height: HEIGHT, label: "Plots of lag, records and duration", role: "application", "aria-describedby": summary.id, paint,
+    height: HEIGHT, label: "Plots of lag, records and duration", role: "application", "aria-describedby": summary.id,
+    paint,
   });
   const { canvas } = drawn;
   const tip = tooltip(stage);
@@ -42,13 +47,16 @@ export function plots(element, batches) {
     rows = batchRows(answer).filter((row) => row.at !== null).sort((a, b) => a.at - b.at);
     const place = rows.findIndex((row) => row.id === id);
     current = place < 0 ? null : place;
+    if (current === null) tip.hide();
     breaks = new Set(pauses(rows).map(({ index }) => index));
     scales = PANELS.map(({ kind, value }) => valueScale(rows.map(value), kind, 4));
     const [from, to] = rows.length ? [rows[0].at, rows.at(-1).at] : [0, 1];
     span = to > from ? { from, to } : { from: from - 1800000, to: to + 1800000 };
     const ranges = PANELS.map(({ text, value, exact }) => {
       const known = rows.map(value).filter(isNumber);
-      return known.length ? ` ${text}: from ${exact(Math.min(...known))} to ${exact(Math.max(...known))}, last ${exact(known.at(-1))}.` : "";
+      if (!known.length) return "";
+      const [low, high] = [Math.min(...known), Math.max(...known)];
+      return ` ${text}: from ${exact(low)} to ${exact(high)}, last ${exact(known.at(-1))}.`;
     });
     summary.textContent = summaryOf(rows) + ranges.join("");
   }
@@ -63,10 +71,13 @@ export function plots(element, batches) {
     });
     context.fillStyle = colours.muted;
     context.textAlign = "center";
-    if (rows.length) for (const tick of ticks.values) context.fillText(clock(tick, ticks.step), xOf(tick, width), HEIGHT - 22);
-    else context.fillText("There are no batches yet.", (LEFT + width) / 2, 26 + TALL / 2);
+    for (const tick of rows.length ? ticks.values : []) {
+      context.fillText(clock(tick, ticks.step), xOf(tick, width), HEIGHT - 22);
+    }
+    if (!rows.length) context.fillText("There are no batches yet.", (LEFT + width) / 2, 26 + TALL / 2);
     if (current !== null) paintCross(context, width, colours);
-    Object.assign(canvas.dataset, { points, current: current === null ? "" : rows[current].id, log: scales.map((scale, at) => (scale.log ? PANELS[at].name : "")).join(" ").trim() });
+    const log = PANELS.filter((_, at) => scales[at].log).map(({ name }) => name).join(" ");
+    Object.assign(canvas.dataset, { points, log, current: current === null ? "" : rows[current].id });
   }
 
   function paintGrid(context, width, colours, panel, scale, top, ticks) {
@@ -92,7 +103,8 @@ export function plots(element, batches) {
     context.fillText(`${panel.text}${scale.log ? " (logarithmic)" : ""}`, 0, top - 14);
   }
 
-  // The line breaks where a value is not known, and where there was no batch for long; batches that need a look have the sign that they have elsewhere.
+  // The line breaks where a value is not known, and where there was no batch for long. Batches that need a look have
+  // the sign that they have on the timeline.
   function paintLine(context, width, colours, { colour, value }, scale, top) {
     let points = 0;
     let before = false;
@@ -113,7 +125,8 @@ export function plots(element, batches) {
     context.stroke(path);
     const apart = (width - LEFT - RIGHT) / Math.max(1, rows.length);
     context.fillStyle = colours[colour];
-    const alone = (at) => !isNumber(rows[at - 1] && value(rows[at - 1])) && !isNumber(rows[at + 1] && value(rows[at + 1]));
+    const absent = (at) => !rows[at] || !isNumber(value(rows[at]));
+    const alone = (at) => (absent(at - 1) || breaks.has(at)) && (absent(at + 1) || breaks.has(at + 1));
     context.textAlign = "center";
     rows.forEach((row, at) => {
       if (!isNumber(value(row))) return;
@@ -191,10 +204,11 @@ export function plots(element, batches) {
   canvas.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !rows.length) return;
     const from = current ?? rows.length;
-    const wanted = { ArrowLeft: from - 1, ArrowRight: from + 1, Home: 0, End: rows.length - 1, PageUp: from - 20, PageDown: from + 20 };
-    if (!(event.key in wanted)) return;
+    const last = rows.length - 1;
+    const steps = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -from, End: last - from };
+    if (!(event.key in steps)) return;
     event.preventDefault();
-    told.textContent = choose(Math.min(rows.length - 1, Math.max(0, wanted[event.key]))).join(", ");
+    told.textContent = choose(Math.min(last, Math.max(0, from + steps[event.key]))).join(", ");
   });
 
   take(batches);
@@ -215,5 +229,6 @@ export function plots(element, batches) {
 let made = 0;
 
 function linesOf(row) {
-  return [row.id, instant(row.at), KINDS[row.kind].text, ...PANELS.map(({ text, value, exact }) => `${text}: ${exact(value(row))}`)];
+  const values = PANELS.map(({ text, value, exact }) => `${text}: ${exact(value(row))}`);
+  return [row.id, instant(row.at), KINDS[row.kind].text, ...values];
 }

@@ -14,8 +14,8 @@ const SIGNS_AT = 466;
 const ATTEMPTS_AT = 484;
 const TIMES_AT = 506;
 const HEIGHT = 530;
-const HELP = "The strip above shows all batches: drag in it, turn the wheel or press + and − to choose which are shown below."
-  + " Arrow keys walk from batch to batch, Enter opens one. Times are UTC.";
+const HELP = "The strip above shows all batches: drag in it, turn the wheel or press + and − to choose which are shown"
+  + " below. Arrow keys walk from batch to batch, Enter opens one. Times are UTC.";
 
 /** Draws the answer of `batches`; calls `onBatch(id)` for the batch that is chosen. */
 export function timeline(element, batches, { onBatch = () => {} } = {}) {
@@ -50,13 +50,15 @@ export function timeline(element, batches, { onBatch = () => {} } = {}) {
   const columns = () => columnsOf(window, LEFT, plot());
 
   function take(answer) {
-    const id = current === null ? null : rows[current]?.id;
+    const [id, under] = [current, hovered].map((index) => (index === null ? null : rows[index].id));
     const [count, following] = [rows.length, !window || window.to >= rows.length - 0.01];
     rows = batchRows(answer);
     breaks = pauses(rows);
-    const place = rows.findIndex((row) => row.id === id);
-    current = place < 0 ? null : place;
-    hovered = null;
+    [current, hovered] = [id, under].map((each) => {
+      const place = each === null ? -1 : rows.findIndex((row) => row.id === each);
+      return place < 0 ? null : place;
+    });
+    if (hovered === null) tip.hide();
     if (window && following) window = { from: window.from + rows.length - count, to: window.to + rows.length - count };
     summary.textContent = summaryOf(rows);
     legendOf = null;

@@ -35,12 +35,11 @@ export function shards({ total = 5000, open = 1000, levels = 8, seed = 1, ranges
   const made = [];
   const begin = NOW - levels * 3 * HOUR;
   const add = (from, to, opened, parents) => {
-    made.push({ shard_id: shardId(made.length), from_key: from, to_key: to, opened_ms: opened, closed_ms: null, parents });
-    return made.length - 1;
+    const shard_id = shardId(made.length);
+    return made.push({ shard_id, from_key: from, to_key: to, opened_ms: opened, closed_ms: null, parents }) - 1;
   };
   const roots = Math.max(1, Math.min(open, Math.round(total / (levels + 1))));
-  let living = [];
-  for (let at = 0; at < roots && made.length < total; at += 1) living.push(add(at / roots, (at + 1) / roots, begin, []));
+  let living = Array.from({ length: roots }, (_, at) => add(at / roots, (at + 1) / roots, begin, []));
   for (let level = 1; level <= levels && made.length < total; level += 1) {
     const next = [];
     const wanted = level === levels ? total - made.length : Math.round((total - made.length) / (levels - level + 1));
@@ -92,7 +91,8 @@ export function shards({ total = 5000, open = 1000, levels = 8, seed = 1, ranges
   });
   if (living.length > 6) {
     const longest = made[living[Math.floor(living.length * 0.6)]];
-    Object.assign(longest, { behind_ms: RETENTION * 1.02, expires_ms: NOW - 0.02 * RETENTION, state: "free", owner: "" });
+    const behind_ms = RETENTION * 1.02;
+    Object.assign(longest, { behind_ms, expires_ms: NOW + RETENTION - behind_ms, state: "free", owner: "" });
   }
   for (const shard of made) {
     if (!ranges) Object.assign(shard, { from_key: null, to_key: null });
@@ -108,7 +108,10 @@ export function oddShards() {
     { shard_id: "circle-b", parents: ["circle-a"], from_key: 0, to_key: 0.25, opened_ms: NOW - HOUR },
     { shard_id: "own-parent", parents: ["own-parent", 4], from_key: 0.25, to_key: 0.5, opened_ms: NOW - 2 * HOUR },
     { shard_id: "orphan", parents: ["not-listed", 999, -1], from_key: 0.5, to_key: 0.75, opened_ms: NOW - HOUR },
-    { shard_id: "turned", parents: null, from_key: 0.5, to_key: 0.25, opened_ms: NOW - 3 * HOUR, closed_ms: NOW - 4 * HOUR },
+    {
+      shard_id: "turned", parents: null, from_key: 0.5, to_key: 0.25, opened_ms: NOW - 3 * HOUR,
+      closed_ms: NOW - 4 * HOUR,
+    },
     { shard_id: "half", parents: ["parent-of-half"], from_key: 0.75, to_key: null, opened_ms: NOW - HOUR },
     { shard_id: "other-half", parents: ["parent-of-half"], from_key: null, to_key: null, opened_ms: null },
     { shard_id: "parent-of-half", parents: [], from_key: 0.75, to_key: 1, opened_ms: NOW - 3 * HOUR },
@@ -130,25 +133,28 @@ export function batches({ count = 500, seed = 2 } = {}) {
     const created = NOW - (count - at) * 5 * MINUTE - (at < count * 0.6 ? 7 * HOUR : 0);
     const busy = 1 + 0.7 * Math.sin(at / 30) + (chance() < 0.02 ? 6 : 0);
     const records = Math.round(20000 * busy * (0.7 + chance() * 0.6));
-    const seconds = [1 + chance(), 20 * busy * (0.8 + chance() * 0.4), 1.5 + chance(), 35 * busy * (0.6 + chance()), 0.8 + chance()];
+    const seconds = [1, 20 * busy, 1.5, 35 * busy, 0.8].map((usual) => usual * (0.7 + chance() * 0.6));
     const total = seconds.reduce((sum, each) => sum + each, 0) * 1000;
     const attempt = chance() < 0.05 ? 2 + Math.floor(chance() * 3) : 1;
     const known = chance() > 0.03;
+    const late = Math.round(at > count * 0.8 ? (at - count * 0.8) * 90000 : 2000 * busy);
+    const stamp = new Date(created).toISOString();
     made.push({
-      batch_id: `${new Date(created).toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "t")}000-${String(at).padStart(16, "0")}`,
-      state: "COMMITTED", owner: `clicks/scheduled__${at}`, attempt, records, bytes: records * 412, gaps: chance() < 0.01 ? 1 : 0,
+      batch_id: `${stamp.replace(/[-:.Z]/g, "").replace("T", "t")}-${String(at).padStart(16, "0")}`,
+      state: "COMMITTED", owner: `clicks/scheduled__${at}`, attempt, records, bytes: records * 412,
+      gaps: chance() < 0.01 ? 1 : 0,
       created_at_ms: created, committed_at_ms: Math.round(created + total * attempt), set_aside: null, note: null,
-      min_arrival_ms: created - 6 * MINUTE, max_arrival_ms: Math.round(created - (at > count * 0.8 ? (at - count * 0.8) * 90000 : 2000 * busy)),
+      min_arrival_ms: created - 6 * MINUTE - late, max_arrival_ms: created - late,
       claim_s: known ? seconds[0] : null, read_s: known ? seconds[1] : null, freeze_s: known ? seconds[2] : null,
       work_s: known ? seconds[3] : null, commit_s: known ? seconds[4] : null,
-      outcome: attempt > 1 ? "succeeded after a failed attempt" : "succeeded", dag_id: "clicks", run_id: `scheduled__${at}`,
+      outcome: "committed", dag_id: "clicks", run_id: `scheduled__${at}`,
     });
   }
   const change = (back, values) => made[count - back] && Object.assign(made[count - back], values);
-  change(2, { state: "PARKED", committed_at_ms: null, attempt: 3, outcome: "failed", note: "the schema changed" });
-  change(1, { state: "FROZEN", committed_at_ms: null, outcome: "running", work_s: null, commit_s: null });
+  change(2, { state: "PARKED", committed_at_ms: null, attempt: 3, outcome: "parked", note: "the schema changed" });
+  change(1, { state: "FROZEN", committed_at_ms: null, outcome: "frozen", work_s: null, commit_s: null });
   change(9, { state: "COMMITTED", set_aside: "kept", outcome: "set aside" });
-  change(17, { state: "VOID", committed_at_ms: null, outcome: "failed" });
+  change(17, { state: "VOID", committed_at_ms: null, outcome: "void" });
   change(25, { records: 0, bytes: 0, min_arrival_ms: null, max_arrival_ms: null });
   return answer(BATCH_COLUMNS, made.reverse());
 }
@@ -157,7 +163,8 @@ export function batches({ count = 500, seed = 2 } = {}) {
 export function hours({ count = 72 } = {}) {
   const last = Math.floor(NOW / HOUR) * HOUR;
   const state = (back) => (back < 3 ? "open" : back === 20 ? "gap" : back > count - 6 ? "before" : "complete");
-  const list = Array.from({ length: count }, (_, at) => ({ from_ms: last - (count - 1 - at) * HOUR, state: state(count - 1 - at) }));
+  const backs = Array.from({ length: count }, (_, at) => count - 1 - at);
+  const list = backs.map((back) => ({ from_ms: last - back * HOUR, state: state(back) }));
   return { now_ms: NOW, hours: list, watermark_ms: last - 2.4 * HOUR, complete_from_ms: list[0].from_ms + 5 * HOUR };
 }
 
