@@ -58,7 +58,7 @@ def token_of(
     """The token of a preview: the same as long as the same person asks for the same, and the rows that it names stand
     as it saw them.
 
-    A sign of life of a row's owner is no change.
+    A sign of life of a row's owner does not count as a change.
 
     :param given: the arguments as they were given.
     :param answer: what the preview answered; each row has at least ``kind`` and ``name``.
@@ -90,13 +90,13 @@ def _value(verb: Verb, argument: Argument, value: Any) -> Any:
             raise ConfigurationError(f"{verb.name} needs {argument.name}.", remedy=f"{argument.help}.")
         return [] if argument.many else argument.default
     kind: type = bool if argument.switch else list if argument.many else str
-    if type(value) is not kind or (isinstance(value, list) and not all(type(item) is str for item in value)):
+    if not isinstance(value, kind) or (isinstance(value, list) and not all(isinstance(item, str) for item in value)):
         words = {bool: "true or false", list: "a list of texts", str: "a text"}[kind]
         raise ConfigurationError(f"{argument.name} of {verb.name} must be {words}.", remedy=f"{argument.help}.")
     if argument.parse is None:
         return value
     try:
-        return argument.parse(value)
+        return argument.parse(str(value))
     except ValueError as error:
         raise ConfigurationError(f"{argument.name}={value!r} cannot be read: {error}.", remedy="") from error
 
