@@ -283,7 +283,9 @@ export class Page {
   ofRun() {
     const found = this.answer("place").data?.banner;
     if (!found) return null;
-    const task = found.task_id && this.of.run_id && { ...this.of, task_id: found.task_id };
+    const { dag_id, run_id, task_id, map_index } = this.of;
+    const itself = found.task_id === task_id;
+    const task = found.task_id && run_id && { dag_id, run_id, ...found, map_index: itself ? map_index : null };
     return h("div", { key: "of-run" }, banner(found, task && airflowLink(this.airflow, task, found.task_id)));
   }
 }
