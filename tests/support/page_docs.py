@@ -60,9 +60,8 @@ def fields(value: Any) -> Any:
     """What can be compared: the fields of objects, over all entries of a list, and the columns of rows."""
     if isinstance(value, dict):
         if "columns" in value:
-            return {**{name: fields(each) for name, each in value.items() if name != "rows"}, "rows": None} | {
-                "columns": tuple(value["columns"])
-            }
+            beside = {name: fields(each) for name, each in value.items()}
+            return {**beside, "columns": tuple(value["columns"]), "rows": None}
         return {name: fields(each) for name, each in value.items()}
     if isinstance(value, list):
         merged: Any = None
