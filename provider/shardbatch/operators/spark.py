@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
+from shardbatch.core.choices import SparkJvm
 from shardbatch.core.handover import WorkOrder
 from shardbatch.core.owner import Mode
 from shardbatch.errors import ConfigurationError, JobFailed, ProtocolError
@@ -21,7 +22,7 @@ from shardbatch.operators.failure import final_errors
 from shardbatch.operators.links import BatchLink, lead_to_owner
 from shardbatch.operators.reconnection import bind_reconnection
 from shardbatch.operators.rendering import place
-from shardbatch.submit import applications, processes
+from shardbatch.submit import applications, processes, quick
 from shardbatch.submit.attempt import Attempt, Heartbeat
 from shardbatch.submit.end import Worked, job_failed
 from shardbatch.submit.output import Output, listen
@@ -60,6 +61,10 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
         ``leases``, ``staging`` and ``group_id`` as for the four steps. It leaves its end record there too.
     :param heartbeat: time between two signs of life, default 20 seconds (above 0). Keep it below a third of
         ``ClaimOptions(attempt_grace)``; otherwise the batch may be treated as abandoned.
+    :param jvm: how the JVM of spark-submit starts: ``SparkJvm.PLAIN``, as Spark starts it, or ``SparkJvm.QUICK``, for
+        jobs of seconds in client and local mode; default: the setting ``spark_jvm``. ``QUICK`` sets
+        ``SPARK_SUBMIT_OPTS``; options of the application win over it. It takes the archive of Spark's classes that
+        ``airflow shardbatch warm-spark`` made on the worker, if it fits; otherwise the log says why not.
     :raises JobFailed: when it runs, if the application ends without success. The task is tried again, up to
         ``retries`` times.
     :raises ConfigurationError: if neither a group nor all of the single values are given, if it stands outside that
@@ -95,6 +100,7 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
         staging: Staging | None = None,
         group_id: str = "",
         heartbeat: timedelta = timedelta(seconds=20),
+        jvm: SparkJvm | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -113,6 +119,12 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
         self.batch_id = batch.batch_id if batch is not None else batch_id
         self.attempt = batch.attempt if batch is not None else attempt
         self.heartbeat = heartbeat
+        if jvm is not None:
+            try:
+                quick.wanted(jvm)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
+        self.jvm = jvm
         self._require(app_name=app_name or batch, stream=stream or batch)
         try:
             self.spec = (
@@ -221,6 +233,9 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
         )
         try:
             with heartbeat:
+                if quick.wanted(self.jvm) is SparkJvm.QUICK:
+                    self._hook = self._get_hook()
+                    quick.quicken(self._hook, quick.archives())
                 super().execute(context)
             self._close_attempt()
         except BaseException as error:
