@@ -79,13 +79,13 @@ OPTIONS = {
         "7",
     ),
     "spark_jvm": _option(
-        "How the JVM of a ``SparkSubmitBatchOperator`` starts where the operator does not say it (``jvm=``): ``plain``, "
+        "How the JVM of a ``SparkSubmitBatchOperator`` starts if the operator does not say it (``jvm=``): ``plain``, "
         "as Spark starts it, or ``quick``, for jobs of seconds; empty: ``plain``. See the page Which Spark.",
         "quick",
     ),
     "spark_archives": _option(
-        "The folder on each worker where 'airflow shardbatch warm-spark' keeps archives of Spark's classes, about 170 MB "
-        "each: an absolute path; empty: ``shardbatch/spark`` in Airflow's home. Nobody else may write there.",
+        "The folder on each worker where 'airflow shardbatch warm-spark' keeps archives of Spark's classes, about "
+        "170 MB each: an absolute path; empty: ``shardbatch/spark`` in Airflow's home. Nobody else may write there.",
         "/var/lib/shardbatch/spark",
     ),
     "staging_timeout": _option(

