@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from shardbatch.operators.root_actions import ForgetRootOperator as ForgetRootOperator
     from shardbatch.operators.root_actions import SumMarkersOperator as SumMarkersOperator
     from shardbatch.operators.spark import SparkSubmitBatchOperator as SparkSubmitBatchOperator
+    from shardbatch.operators.spark_connect import SparkConnectBatchOperator as SparkConnectBatchOperator
     from shardbatch.params import batch_params as batch_params
     from shardbatch.sensors.backlog import BacklogSensor as BacklogSensor
     from shardbatch.sensors.committed_up_to import CommittedUpToSensor as CommittedUpToSensor
@@ -108,6 +109,7 @@ _HOMES = {
     "ShardErrors": "core.policies",
     "ShardbatchHook": "hooks.shardbatch",
     "Sink": "core.policies",
+    "SparkConnectBatchOperator": "operators.spark_connect",
     "SparkJvm": "core.choices",
     "SparkSubmitBatchOperator": "operators.spark",
     "Staging": "hooks.staging",
