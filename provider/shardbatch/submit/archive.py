@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +59,15 @@ def without_settings(jvm: Jvm, folder: Path) -> tuple[Jvm, str | None]:
     :returns: it, and the file of settings that it would miss, empty if there is none. ``None``: nothing is changed,
         since the folder holds what cannot be given in another way, as settings can (``--properties-file``).
     """
-    first = jvm.parts[0] if jvm.parts else ""
-    if not first.endswith("/"):  # Spark writes its folder so, and no other
+    if not jvm.settings:
         return jvm, None
-    held = Path(first)
+    held = Path(jvm.settings)
     names = {path.name for path in held.iterdir()} if held.is_dir() else set()
     names = {name for name in names if not name.endswith(".template")}
     if names - {SETTINGS}:
         return jvm, None
-    moved = Jvm(jvm.java, jvm.version, f"{folder / EMPTY}/{jvm.class_path[len(first) :]}", jvm.options)
+    parts = [f"{folder / EMPTY}/" if part == jvm.settings else part for part in jvm.parts]
+    moved = replace(jvm, class_path=":".join(parts), settings="")
     return moved, str(held / SETTINGS) if names else ""
 
 

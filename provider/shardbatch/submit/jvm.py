@@ -12,7 +12,7 @@ import json
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +44,16 @@ class Entry:
 
 @dataclass(frozen=True)
 class Jvm:
-    """A JVM: the program, its version, its class path, and the options of the author and of the environment."""
+    """A JVM: the program, its version, its class path, and the options of the author and of the environment.
+
+    ``settings`` is the part of the class path that is Spark's folder of settings, empty if it is not known.
+    """
 
     java: str
     version: str
     class_path: str
     options: tuple[str, ...] = ()
+    settings: str = ""
 
     @property
     def parts(self) -> list[str]:
@@ -114,19 +118,23 @@ def look(command: Sequence[str], env: Mapping[str, str]) -> Jvm:
     version = [line for line in said if re.search(r'^\S+ version "', line) or "Runtime Environment" in line]
     if done.returncode or not shown or not version:
         raise JvmUnknown(f"spark-submit did not show which JVM it starts (it ended with code {done.returncode})")
-    return parse(shown[0], " ".join(version))
+    return parse(shown[0], " ".join(version), env.get("SPARK_CONF_DIR", ""))
 
 
-def parse(shown: str, version: str) -> Jvm:
+def parse(shown: str, version: str, settings: str = "") -> Jvm:
     """The JVM of a command as Spark shows it: words with spaces between them.
 
+    :param settings: the folder of Spark's settings, empty: ``conf`` beside Spark's ``jars``.
     :raises JvmUnknown: if it is another command.
     """
     found = re.match(rf"(?P<java>.+?) (?:-.* )?-cp (?P<path>.+?) (?P<options>-.*?) ?{re.escape(_MAIN)}(?: |$)", shown)
     if found is None:
         raise JvmUnknown("spark-submit showed a command that is not known here")
     options = tuple(word for word in found["options"].split() if word != "-version")
-    return Jvm(found["java"], version, found["path"], options)
+    jvm = Jvm(found["java"], version, found["path"], options)
+    homes = [part[: -len("/jars/*")] for part in jvm.parts if part.endswith("/jars/*")]
+    held = settings or (f"{homes[-1]}/conf" if homes else "")
+    return replace(jvm, settings=next((part for part in jvm.parts if held and Path(part) == Path(held)), ""))
 
 
 def _entry(path: Path) -> Entry:

@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 def jvm(tmp_path: Path) -> Jvm:
     (tmp_path / "conf").mkdir()
     (tmp_path / "spark.jar").write_text("jar")
-    return Jvm("/nonexistent/java", "17", f"{tmp_path}/conf/:{tmp_path}/spark.jar")
+    return Jvm("/nonexistent/java", "17", f"{tmp_path}/conf/:{tmp_path}/spark.jar", settings=f"{tmp_path}/conf/")
 
 
 def made(jvm: Jvm, folder: Path) -> Path:
@@ -123,8 +123,16 @@ def test_sparks_folder_of_settings_is_replaced_by_an_empty_one(
 
 
 def test_all_folders_of_settings_share_an_archive(jvm: Jvm, folder: Path, tmp_path: Path) -> None:
-    absent = replace(jvm, class_path=f"{tmp_path}/absent/:{tmp_path}/spark.jar")
+    settings = f"{tmp_path}/absent"
+    absent = replace(jvm, class_path=f"{settings}:{tmp_path}/spark.jar", settings=settings)
     assert archive.without_settings(absent, folder)[0] == archive.without_settings(jvm, folder)[0]
+
+
+def test_a_folder_of_the_author_stays_on_the_class_path(jvm: Jvm, folder: Path) -> None:
+    mine = replace(jvm, class_path=f"/opt/mine/:{jvm.class_path}")
+    assert archive.without_settings(mine, folder)[0].parts[:2] == ["/opt/mine/", f"{folder}/empty/"]
+    unknown = replace(mine, settings="")
+    assert archive.without_settings(unknown, folder) == (unknown, None)
 
 
 @pytest.mark.parametrize("name", ["spark-env.sh", "log4j2.properties", "hive-site.xml"])

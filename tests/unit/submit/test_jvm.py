@@ -34,6 +34,21 @@ def test_java_class_path_and_options_are_read_from_what_spark_shows() -> None:
     assert found.options == ("-Dmine=1", "-Xmx1g", "-XX:+UseG1GC")
 
 
+@pytest.mark.parametrize(
+    ("class_path", "told", "found"),
+    [
+        ("/opt/mine/:/opt/spark/conf/:/opt/spark/jars/*", "", "/opt/spark/conf/"),
+        ("/opt/spark/conf:/opt/spark/jars/*", "", "/opt/spark/conf"),
+        ("/etc/spark/:/opt/spark/jars/*", "/etc/spark", "/etc/spark/"),
+        ("/opt/mine/:/opt/spark/jars/*", "", ""),
+        ("/opt/mine/:/opt/spark/jars/*", "/etc/spark", ""),
+    ],
+)
+def test_the_folder_of_settings_is_told_from_folders_of_the_author(class_path: str, told: str, found: str) -> None:
+    shown = f"java -cp {class_path} -Xmx1g org.apache.spark.deploy.SparkSubmit"
+    assert parse(shown, "17", told).settings == found
+
+
 def test_options_before_the_class_path_are_passed_over() -> None:
     assert parse("java -Dx=1 -cp a.jar -Xmx1g org.apache.spark.deploy.SparkSubmit", "17").java == "java"
 
