@@ -50,6 +50,7 @@ def test_it_is_made_under_a_name_of_its_own_and_java_takes_it(jvm: Jvm, folder: 
 def test_java_is_asked_about_memory_and_collector_of_the_application(jvm: Jvm, folder: Path) -> None:
     warm.make(jvm, small_command(jvm), ENV, folder)
     assert archive.fitting(replace(jvm, options=("-XX:+UseG1GC", "-Xmx2g")), folder)
+    assert archive.fitting(replace(jvm, options=("-XX:TieredStopAtLevel=4",)), folder)  # a long job keeps the archive
     with pytest.raises(NoArchive, match="Java does not take"):
         archive.fitting(replace(jvm, options=("-Xmx64g",)), folder)
 

@@ -63,7 +63,8 @@ def warm(
             _require_base(jvm)
         except (JvmUnknown, NoArchive) as error:
             raise ConfigurationError(
-                f"No archive of Spark's classes can be made: {error}.", remedy="See docs, Which Spark."
+                f"No archive of Spark's classes can be made: {error}.",
+                remedy="Runs start without it. Use a JDK 17 or later; docs/which-spark.md says what else stands against it.",
             ) from None
         try:
             return Warmed(archive.fitting(jvm, folder), made=False, removed=remove_older(jvm, folder))
