@@ -64,7 +64,7 @@ def warm(
         except (JvmUnknown, NoArchive) as error:
             raise ConfigurationError(
                 f"No archive of Spark's classes can be made: {error}.",
-                remedy="Runs start without it. Use a JDK 17 or later; docs/which-spark.md says what else stands against it.",
+                remedy="Runs start without it. Use a JDK 17 or later; the page Which Spark says what else to do.",
             ) from None
         try:
             return Warmed(archive.fitting(jvm, folder), made=False, removed=remove_older(jvm, folder))
@@ -155,10 +155,13 @@ def _require_base(jvm: Jvm) -> None:
 
 
 def remove_older(jvm: Jvm, folder: Path) -> int:
-    """Remove what no run can use any more: archives of files that have changed, and what a killed maker left."""
+    """Remove what no run can use any more: archives of a Java or of files that have changed, and what a killed maker
+    left."""
     current, removed = archive.path_of(jvm, folder), 0
     for path, note in list(archive.noted(folder)):
-        if path != current and (note.get("java") == jvm.identity()["java"]) and _outdated(note["class_path"]):
+        program = str(note.get("java")).partition(": ")[0]
+        upgraded = note.get("java") != jvm.identity()["java"] if program == jvm.java else not Path(program).exists()
+        if path != current and (upgraded or _outdated(note["class_path"])):
             archive.remove(path)
             removed += 1
     for left in [*folder.glob("*.unfinished"), *folder.glob("*.tmp")]:

@@ -37,15 +37,18 @@ def test_only_what_no_run_can_use_any_more_is_removed(jvm: Jvm, folder: Path, tm
     (tmp_path / "mine.jar").write_text("mine")
     current = made(jvm, folder)
     of_another_class_path = made(replace(jvm, class_path=f"{jvm.class_path}:{tmp_path}/mine.jar"), folder)
-    of_another_java = made(replace(jvm, version="21"), folder)
+    java = tmp_path / "java"
+    java.touch()
+    of_another_java = made(replace(jvm, java=str(java)), folder)
     assert warm.remove_older(jvm, folder) == 0
     (tmp_path / "mine.jar").write_text("changed")
     assert warm.remove_older(jvm, folder) == 1
-    (tmp_path / "spark.jar").write_text("changed")
-    assert warm.remove_older(jvm, folder) == 1
-    assert sorted(folder.iterdir()) == [of_another_java.with_suffix(".json"), of_another_java]
-    assert not current.exists()
+    assert {path.stem for path in folder.iterdir()} == {current.stem, of_another_java.stem}
     assert not of_another_class_path.exists()
+    java.unlink()
+    assert warm.remove_older(jvm, folder) == 1
+    assert warm.remove_older(replace(jvm, version="17.0.1"), folder) == 1  # upgraded in its place
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("words", ["exit 3", "echo made nothing"])
