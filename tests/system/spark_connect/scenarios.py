@@ -39,6 +39,8 @@ FOLDER = Path(sys.argv[1])
 JOB, TRY = Path(__file__).with_name("job.py"), "tests.system.spark_connect.one_try"
 #: Seconds for a query of a new session, on a shared machine; an endless one of another session holds both cores.
 FREE_S = 60.0
+#: Seconds of processor time of the server that only the endless query uses.
+QUERY_S = 2.0
 server: spark_connect.ConnectServer
 
 
@@ -95,7 +97,8 @@ class OverConnect(Scene):
     def querying(self) -> psutil.Process:
         script = wait_until(lambda: next(iter(self.scripts()), None), 120, "the script to run")
         wait_until(self.waits.exists, 120, "it to begin its query")
-        wait_until(busy, 120, "the query to hold the server")
+        before = used()
+        wait_until(lambda: used() > before + QUERY_S, 120, "the query to hold the server")
         return cast("psutil.Process", script)
 
     def scripts(self) -> list[psutil.Process]:
@@ -107,12 +110,9 @@ class OverConnect(Scene):
         return found
 
 
-def busy() -> bool:
-    """Whether the server has worked on both cores of late."""
-    used = psutil.Process(server.process.pid)
-    before, began = sum(used.cpu_times()[:2]), time.monotonic()
-    time.sleep(0.5)
-    return bool(sum(used.cpu_times()[:2]) - before > 0.5 * (time.monotonic() - began))
+def used() -> float:
+    """Seconds of processor time that the server has used."""
+    return float(sum(psutil.Process(server.process.pid).cpu_times()[:2]))
 
 
 def client(words: str, session: connect.Session) -> subprocess.Popen[str]:
