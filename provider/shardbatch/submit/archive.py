@@ -164,7 +164,7 @@ def _note(path: Path) -> dict[str, Any] | None:
         found = json.loads(_beside(path).read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and {"java", "class_path", "size"} <= set(found) else None
 
 
 def _why(identity: Mapping[str, Any], folder: Path) -> str:
@@ -175,7 +175,9 @@ def _why(identity: Mapping[str, Any], folder: Path) -> str:
     of_java = [note for note in notes if note.get("java") == identity["java"]]
     if not of_java:
         return f"the archive was made by another Java ({notes[0].get('java')}); this is {identity['java']}"
-    changed = next((_changed(note["class_path"], identity["class_path"]) for note in of_java), "")
+    if any(note["class_path"] == identity["class_path"] for note in of_java):
+        return "the archive was made by another version of shardbatch"
+    changed = _changed(of_java[0]["class_path"], identity["class_path"])
     return f"the class path changed since the archive was made{changed}"
 
 

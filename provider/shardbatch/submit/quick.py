@@ -55,8 +55,8 @@ def quicken(hook: SparkSubmitHook, folder: Path) -> None:
         log.warning("Spark's JVM starts as ever, not quickly: %s.", error)
         return
     options, changed = seen.flags(), {}
-    jvm, missed = archive.without_settings(seen, folder)
     try:
+        jvm, missed = archive.without_settings(seen, folder)
         options.append(f"-XX:SharedArchiveFile={archive.fitting(jvm, folder)}")
     except (NoArchive, OSError) as error:
         log.info("Spark's JVM starts without an archive of its classes: %s.", error)

@@ -61,7 +61,7 @@ def warm(
             jvm, missed = archive.without_settings(look(command, variables), folder)
             archive.require_possible(jvm)
             _require_base(jvm)
-        except (JvmUnknown, NoArchive) as error:
+        except (JvmUnknown, NoArchive, OSError, subprocess.TimeoutExpired) as error:
             raise ConfigurationError(
                 f"No archive of Spark's classes can be made: {error}.",
                 remedy="Runs start without it. Use a JDK 17 or later; the page Which Spark says what else to do.",
@@ -180,5 +180,5 @@ def _outdated(entries: Sequence[Sequence[object]]) -> bool:
 
 
 def _told(output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip() and not re.search(r"\[warning\]\[cds\]", line)]
+    lines = [line for line in output.splitlines() if line.strip() and not re.search(r"\[warning\s*\]\[cds", line)]
     return lines[-1].strip()[:300] if lines else "it said nothing"

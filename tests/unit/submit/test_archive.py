@@ -66,6 +66,12 @@ def test_a_file_of_the_class_path_changed(jvm: Jvm, folder: Path, tmp_path: Path
     assert f"the class path changed since the archive was made ({tmp_path / 'spark.jar'})" in why(jvm, folder)
 
 
+def test_it_was_made_with_other_options(jvm: Jvm, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(jvm, folder)
+    monkeypatch.setattr("shardbatch.submit.jvm.QUICK", ("-XX:+UseParallelGC",))
+    assert "made by another version of shardbatch" in why(jvm, folder)
+
+
 def test_it_was_cut_short(jvm: Jvm, folder: Path) -> None:
     path = made(jvm, folder)
     path.chmod(0o644)
@@ -75,8 +81,9 @@ def test_it_was_cut_short(jvm: Jvm, folder: Path) -> None:
 
 def test_its_note_is_gone_or_cut_short(jvm: Jvm, folder: Path) -> None:
     path = made(jvm, folder)
-    path.with_suffix(".json").write_text('{"size": 7')
-    assert "no archive was made" in why(jvm, folder)
+    for text in ('{"size": 7', '{"size": 7}', "[]"):
+        path.with_suffix(".json").write_text(text)
+        assert "no archive was made" in why(jvm, folder)
 
 
 @pytest.mark.parametrize("what", ["folder", "archive"])
