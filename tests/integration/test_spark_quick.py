@@ -134,6 +134,19 @@ def test_another_class_path_of_the_application_costs_the_archive_and_the_log_say
 
 @pytest.mark.slow
 @pytest.mark.spark
+def test_an_agent_costs_the_archive_and_is_not_loaded_to_find_that_out(
+    archives: Path, hook: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = "-javaagent:/nonexistent/agent.jar"  # Java would not start with it
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", agent)
+    made = hook()
+    quick.quicken(made, archives)
+    assert submit_options(made) == f"{FLAGS} {agent}"
+    assert f"the option {agent} of the application stands against it" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.spark
 def test_the_command_finds_the_archive_that_is_there(
     archives: Path, hook: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,8 +98,9 @@ def look(command: Sequence[str], env: Mapping[str, str]) -> Jvm:
     :raises JvmUnknown: if it cannot be seen.
     """
     own = env.get("SPARK_SUBMIT_OPTS", "")
-    # spark-submit's own --version stands where the application would: nothing runs, whatever becomes of Java's.
-    asked = {**env, "SPARK_PRINT_LAUNCH_COMMAND": "1", "SPARK_SUBMIT_OPTS": f"{own} -version".strip()}
+    # Java heeds no option behind -version, such as an agent. And spark-submit's own --version stands where the
+    # application would: nothing runs, whatever becomes of Java's.
+    asked = {**env, "SPARK_PRINT_LAUNCH_COMMAND": "1", "SPARK_SUBMIT_OPTS": f"-version {own}".strip()}
     try:
         done = subprocess.run(
             [*command, "--version"],
