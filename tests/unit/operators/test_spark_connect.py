@@ -108,7 +108,7 @@ def test_in_a_group_it_comes_after_freeze_and_before_commit(given: dict[str, Any
 
 
 def test_what_only_spark_submit_runs_or_takes_is_refused_at_parse_time(given: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match=r"Task 'transform'.*job\.jar is no Python script"):
+    with pytest.raises(ConfigurationError, match=r"Task 'transform'.*job\.jar is not a Python script"):
         operator(**{**given, "application": "job.jar"})
     with pytest.raises(ConfigurationError, match=r"has no py_files\. .*addArtifacts"):
         operator(**given, py_files="lib.zip")
