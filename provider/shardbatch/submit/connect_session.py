@@ -2,8 +2,8 @@
 """The end of a session of Spark Connect, from any worker that reaches its server.
 
 A client that is killed leaves its query running at the server. So the task that goes on ends the session: what runs in
-it is interrupted, and its id is released. The server refuses a released id, also to a client that lives on elsewhere or has
-not connected yet. Where the server is not reached, the application is fenced as ever: only a recorded start counts.
+it is interrupted, and its id is released. The server refuses a released id, also to a client that lives on elsewhere or
+has not connected yet. Where the server is not reached, the application is fenced as ever: only a recorded start counts.
 """
 
 from __future__ import annotations
