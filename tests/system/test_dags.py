@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from scripts import spark_connect
 from scripts.airflow_client import ApiError, wait_until
 from scripts.airflow_instance import AirflowInstance
 from scripts.demo.flights import Expected, read_flights
@@ -57,14 +59,20 @@ def examples(tmp_path_factory: pytest.TempPathFactory, ministack: AwsServer) -> 
     folder = tmp_path_factory.mktemp("examples")
     (folder / "flights" / "staging").mkdir(parents=True)
     ministack.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
-    with StreamServer() as streams:
+    with StreamServer() as streams, contextlib.ExitStack() as stack:
+        connect = spark_connect.launch(folder)
+        stack.callback(connect.stop)
         expected = Expected()
         fill(AwsServer("streams", streams.endpoint_url), expected)
         (folder / "orders" / "staging").mkdir(parents=True)
         orders, changes = change_orders(streams)
         instance = AirflowInstance(
-            folder / "airflow", ROOT / "dags", env=environment(folder, streams, ministack), base=process_environment()
+            folder / "airflow",
+            ROOT / "dags",
+            env=environment(folder, streams, ministack, connect),
+            base=process_environment(),
         )
+        spark_connect.await_answer(connect)
         with instance:
             yield Examples(instance, folder / "flights", ministack, expected, orders, changes)
 
@@ -103,7 +111,9 @@ def change_orders(streams: StreamServer) -> tuple[dict[str, str], int]:
     return orders, changes
 
 
-def environment(folder: Path, streams: StreamServer, aws: AwsServer) -> dict[str, str]:
+def environment(
+    folder: Path, streams: StreamServer, aws: AwsServer, connect: spark_connect.ConnectServer
+) -> dict[str, str]:
     """Connections as a user makes them; one AWS connection leads to two servers."""
     services = {
         "kinesis": {"endpoint_url": streams.endpoint_url},
@@ -122,6 +132,7 @@ def environment(folder: Path, streams: StreamServer, aws: AwsServer) -> dict[str
             {"conn_type": "aws", "login": ACCOUNT, "password": SECRET, "extra": extra}
         ),
         "AIRFLOW_CONN_LEASES_DB": json.dumps({"conn_type": "sqlite", "host": str(folder / "leases.db")}),
+        "AIRFLOW_CONN_SPARK_CONNECT_DEFAULT": connect.connection_text(),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "AIRFLOW__SHARDBATCH__DEPLOYMENT_ID": "examples",
         "FLIGHTS_FOLDER": str(folder / "flights"),
@@ -196,6 +207,7 @@ def latest_orders(examples: Examples) -> None:
 CHECKS: dict[str, Callable[[Examples], None]] = {
     "flights": by_day("output"),
     "flights_by_hand": by_day("by_hand"),
+    "flights_connect": by_day("over_connect"),
     "flights_in_python": by_airport,
     "flights_on_aws": by_month,
     "orders": latest_orders,
