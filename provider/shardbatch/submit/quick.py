@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("shardbatch")
 
 
-def wanted(given: SparkJvm | str | None) -> SparkJvm:
-    """How the JVM starts: what the author says, or else the setting, or else as Spark does it.
+def wanted(given: SparkJvm) -> bool:
+    """Whether the JVM is to start quickly, by what the author says, or else by the setting.
 
-    :raises ConfigurationError: for another word.
+    :raises ConfigurationError: if the setting is another word.
     """
-    if given is not None:
-        return chosen(SparkJvm, given, f"jvm={given!r}")
     text = setting("spark_jvm")
-    return chosen(SparkJvm, text, f"Airflow's setting [shardbatch] spark_jvm = {text!r}") if text else SparkJvm.PLAIN
+    if given is SparkJvm.DEFAULT and text:
+        given = chosen(SparkJvm, text, f"Airflow's setting [shardbatch] spark_jvm = {text!r}")
+    return given is SparkJvm.QUICK
 
 
 def archives() -> Path:

@@ -134,7 +134,7 @@ def _make_folder(folder: Path) -> None:
 
 @contextmanager
 def _lock(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """The system drops it with the process, so a maker that was killed holds nobody up."""
+    """The system drops it with the process, so no other maker waits for one that was killed."""
     with (folder / "lock").open("a") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
