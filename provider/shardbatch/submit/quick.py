@@ -16,7 +16,7 @@ from shardbatch.hooks.settings import setting
 from shardbatch.submit import archive
 from shardbatch.submit.applications import cluster_mode
 from shardbatch.submit.archive import NoArchive
-from shardbatch.submit.jvm import JvmUnknown, look
+from shardbatch.submit.jvm import JvmUnknown, joined, look
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -65,6 +65,5 @@ def quicken(hook: SparkSubmitHook, folder: Path) -> None:
         if missed is not None:
             changed["SPARK_CONF_DIR"] = str(folder / archive.EMPTY)
             hook._properties_file = hook._properties_file or missed or None
-    own = env.get("SPARK_SUBMIT_OPTS", "")
-    changed["SPARK_SUBMIT_OPTS"] = " ".join(filter(None, [*options, own]))
+    changed["SPARK_SUBMIT_OPTS"] = joined(options, env.get("SPARK_SUBMIT_OPTS", ""))
     hook._env_vars = {**(hook._env_vars or {}), **changed}
