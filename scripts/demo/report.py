@@ -11,13 +11,13 @@ from collections import defaultdict
 from datetime import datetime
 from typing import Any
 
-from scripts.airflow_instance import end_sessions
 from scripts.demo.console import Console, DemoError
 from scripts.demo.flights import Day, Expected, Tally, by_carrier
 from scripts.demo.folder import DemoFolder
 from scripts.demo.stream import DemoStream
 from scripts.demo.watcher import STEPS, Watcher
 from scripts.environment import process_environment, python_path
+from scripts.sessions import end_sessions
 
 #: Lines of a difference that are shown.
 SHOWN = 20
