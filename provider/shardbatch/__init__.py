@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from shardbatch.operators.root_actions import ForgetRootOperator as ForgetRootOperator
     from shardbatch.operators.root_actions import SumMarkersOperator as SumMarkersOperator
     from shardbatch.operators.spark import SparkSubmitBatchOperator as SparkSubmitBatchOperator
+    from shardbatch.operators.spark_connect import SparkConnectBatchOperator as SparkConnectBatchOperator
     from shardbatch.params import batch_params as batch_params
     from shardbatch.sensors.backlog import BacklogSensor as BacklogSensor
     from shardbatch.sensors.committed_up_to import CommittedUpToSensor as CommittedUpToSensor
@@ -107,6 +108,7 @@ _HOMES = {
     "ShardErrors": "core.policies",
     "ShardbatchHook": "hooks.shardbatch",
     "Sink": "core.policies",
+    "SparkConnectBatchOperator": "operators.spark_connect",
     "SparkSubmitBatchOperator": "operators.spark",
     "Staging": "hooks.staging",
     "StartingPosition": "core.policies",

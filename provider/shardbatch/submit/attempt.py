@@ -119,7 +119,8 @@ class Heartbeat:
 
     :param application: what the application is called, once that is known.
     :param stop: ends the application; called again until the block is left.
-    :param goes_on: what it is called if it is an earlier try's that this one goes on with.
+    :param known: what it is called if that is known before: an earlier try's that this one goes on with, or a name that
+        was drawn for it. It stands in the row once the block is entered.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Heartbeat:
         every: timedelta,
         application: Callable[[], str | None],
         stop: Callable[[], None],
-        goes_on: str | None = None,
+        known: str | None = None,
     ) -> None:
         self._attempt = attempt
         self._every = every.total_seconds()
@@ -138,7 +139,7 @@ class Heartbeat:
         self._left = threading.Event()
         self._lost: ProtocolError | None = None
         # Until there is an application, the task itself is what lives.
-        self._written: str | None = goes_on or processes.task_reference()
+        self._written: str | None = known or processes.task_reference()
         self._thread = threading.Thread(target=self._run, name="shardbatch-heartbeat", daemon=True)
 
     def __enter__(self) -> Heartbeat:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from shardbatch.errors import JobFailed
 from shardbatch.masking import hidden, masked, secrets_in
 from shardbatch.submit import applications
+from shardbatch.submit.connect_limits import AGAIN, way_back
 from shardbatch.submit.output import cause_of, last_line, shortened
 
 if TYPE_CHECKING:
@@ -73,6 +74,32 @@ def job_failed(
         f"The Spark application for {worked} failed: {_sentence(masked(what, secrets))}{place}",
         remedy=_MORE_MEMORY if short and not asked else None,
     )
+
+
+def script_failed(
+    code: int | None,
+    worked: Worked,
+    output: Sequence[str],
+    secrets: Sequence[str],
+    *,
+    asked: bool,
+    lost: str | None,
+) -> JobFailed:
+    """The error of a task whose script over Spark Connect failed.
+
+    :param code: its exit code; ``None`` if it was not started.
+    :param asked: whether it was this task that ended it.
+    :param lost: what became of the server, if the task ended the script for that.
+    """
+    output = [hidden(line, secrets) for line in output]
+    if asked:
+        what, remedy = "it was ended, because this task was asked to end", None
+    elif lost is not None:
+        what, remedy = f"it was ended, because {lost}", AGAIN
+    else:
+        what = _what(code, output, JobFailed())
+        remedy = _MORE_MEMORY if _signal(code) == signal.SIGKILL or _MEMORY.search(what) else way_back(what)
+    return JobFailed(f"The Spark application for {worked} failed: {_sentence(masked(what, secrets))}", remedy=remedy)
 
 
 def _what(code: int | None, output: Sequence[str], said: BaseException) -> str:
