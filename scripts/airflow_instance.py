@@ -116,7 +116,8 @@ class AirflowInstance:
             "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": 1,
             "DAG_PROCESSOR__REFRESH_INTERVAL": 3,
             "DAG_PROCESSOR__BUNDLE_REFRESH_CHECK_INTERVAL": 1,
-            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 20,
+            # Of files that stay as they are; one that changes is parsed at once. A parse takes a second of a core.
+            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 300,
             "DAG_PROCESSOR__PARSING_PROCESSES": 1,
             "DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": 120,
             "WORKERS__EXECUTION_API_TIMEOUT": 60,  # the default of 5 is too short for a busy machine
