@@ -201,6 +201,7 @@ class AirflowInstance:
     def stop(self) -> None:
         """Ends all that was started. May be called twice."""
         processes, self._processes = self._processes, {}
+        server = processes.pop("api-server", None)
         for process in processes.values():
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
@@ -211,6 +212,11 @@ class AirflowInstance:
         end_sessions([process.pid for process in processes.values()])
         for process in processes.values():
             process.wait()
+        if server is not None:
+            # It is there until the tasks have told it of their ends. It keeps nothing, and a Python of its size takes
+            # seconds of a core to end by itself.
+            end_sessions([server.pid], grace=0.0)
+            server.wait()
         if self._keeper is not None:
             keeper, self._keeper = self._keeper, None
             keeper.close()

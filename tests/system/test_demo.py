@@ -35,7 +35,7 @@ def test_output_equals_the_source_and_the_report_says_so(demo_ui: Demo) -> None:
 
 
 def left_up(demo: Demo) -> AirflowClient:
-    found = re.search(r"left up: +(http://127\.0\.0\.1:\d+)/dags/flights", demo.text())
+    found = re.search(r"left up: +(http://127\.0\.0\.1:\d+)/dags/flights_connect", demo.text())
     assert found is not None
     client = AirflowClient(found.group(1))
     client.wait_for_dag("flights")
