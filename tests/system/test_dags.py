@@ -25,6 +25,7 @@ from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.rows import SHARD_LEASE, Namespace
 from shardbatch.local import StreamServer
 from shardbatch.stores.sql import SQLStore
+from tests.support.airflow_instance import PRELOADED
 from tests.support.aws import ACCOUNT, REGION, SECRET, AwsServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +64,11 @@ def examples(tmp_path_factory: pytest.TempPathFactory, ministack: AwsServer) -> 
         (folder / "orders" / "staging").mkdir(parents=True)
         orders, changes = change_orders(streams)
         instance = AirflowInstance(
-            folder / "airflow", ROOT / "dags", env=environment(folder, streams, ministack), base=process_environment()
+            folder / "airflow",
+            ROOT / "dags",
+            env=environment(folder, streams, ministack),
+            base=process_environment(),
+            preload=PRELOADED,
         )
         with instance:
             yield Examples(instance, folder / "flights", ministack, expected, orders, changes)
