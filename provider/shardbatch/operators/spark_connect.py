@@ -189,7 +189,7 @@ class SparkConnectBatchOperator(BatchWork):
         if earlier is not None and not earlier.ended:
             self.log.info("%s", self.end_recorded(earlier.name, attempt.batch_id).said)
         self._order = replace(self._order_of(context), token=str(context["ti"].id))
-        self._session = connect.draw(self._server)
+        self._session, self._script, self._ended = connect.draw(self._server), None, None
         self._run(context, attempt, self._session.reference)
 
     def _start(self, context: Context) -> None:
@@ -208,8 +208,7 @@ class SparkConnectBatchOperator(BatchWork):
             code = self._script.follow(self._output.passing, lambda line: self.log.info("%s", hidden(line, secrets)))
         if code:
             raise _ScriptFailed(code)
-        if not self._end_session().over:
-            self.log.warning("The script has ended well, and its session was not released: %s.", server.place)
+        self._end_session()
 
     def _open_session(self, server: Server, session: Session) -> str:
         """Open the session and configure it.
@@ -273,18 +272,20 @@ class SparkConnectBatchOperator(BatchWork):
         self._stopped = True
         if self._script is not None:
             self._script.kill()
-        self.log.info("%s", self._end_session().said)
+        self._end_session()
 
     def _end_session(self) -> applications.Ending:
         """End the session; once it is ended, again is nothing."""
-        if self._ended is None or not self._ended.over:
-            assert self._server is not None
-            assert self._session is not None
-            self._ended = connect_session.end(self._server, self._session)
-        return self._ended
+        assert self._server is not None
+        assert self._session is not None
+        ended = self._ended
+        if ended is None or not ended.over:
+            ended = self._ended = connect_session.end(self._server, self._session)
+            self.log.info("%s", ended.said)
+        return ended
 
     def _known_to_be_over(self, context: Context) -> bool:
-        self.log.info("%s", self._end_session().said)
+        self._end_session()
         return self._over()
 
     def _told(self, error: BaseException, attempt: Attempt) -> JobFailed | None:

@@ -62,12 +62,13 @@ class Calls:
         self._channel = channel
         self._session = session
 
-    def open(self, timeout: float = OPEN_S) -> Opened:
-        """Open the session, or see that it is open; waits for a server that is starting.
+    def open(self, timeout: float = OPEN_S, *, wait: bool = True) -> Opened:
+        """Open the session, or see that it is open.
 
+        :param wait: whether to wait for a server that is starting.
         :raises CallFailed: if the server does not answer in time, or refuses.
         """
-        answer = self._call("AnalyzePlan", _message(10, b""), timeout, wait=True)
+        answer = self._call("AnalyzePlan", _message(10, b""), timeout, wait=wait)
         return Opened(_first(_first(answer, 8), 1).decode("utf-8", "replace"), _first(answer, 15).decode())
 
     def configure(self, conf: Mapping[str, str], timeout: float = OPEN_S) -> None:

@@ -9,9 +9,11 @@ not connected yet. Where the server is not reached, the application is fenced as
 from __future__ import annotations
 
 from shardbatch.errors import ShardbatchError
+from shardbatch.masking import hidden
 from shardbatch.submit.applications import FENCED, Ending
 from shardbatch.submit.connect import Server, Session, parse, require_packages, server_of
 from shardbatch.submit.connect_calls import CallFailed, calls
+from shardbatch.submit.output import shortened
 
 
 def end_recorded(text: str, conn_id: str) -> Ending:
@@ -39,6 +41,6 @@ def end(server: Server, session: Session) -> Ending:
         with calls(server, session) as made:
             made.end()
     except CallFailed as error:
-        why = f"{error.code}, from {server.place}"
+        why = f"{error.code}: {shortened(hidden(error.told, [server.token]))}"
         return Ending(False, f"The session {name} could not be ended ({why}); {FENCED}")
     return Ending(True, f"The session {name} is ended: its server refuses it from now on.")

@@ -64,7 +64,7 @@ class Watch:
         with calls(self._server, self._session) as made:
             while not self._left.wait(self._every):
                 try:
-                    found = made.open(END_S)
+                    found = made.open(END_S, wait=False)
                 except CallFailed as error:
                     if error.closed:
                         return  # by the script, which goes on without Spark, or by who goes on: then it is refused

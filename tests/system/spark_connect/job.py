@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -19,7 +20,7 @@ with open_batch(spark) as batch:
     if WHAT == "context":
         spark.sparkContext.setLogLevel("INFO")
     if WHAT == "wait":
-        print(f"waiting to be ended in {spark.session_id}", flush=True)
+        Path(OUT).with_name("waits").touch()
         spark.range(0, 10**15, 1, 2).selectExpr("sum(hash(id))").collect()  # holds both cores of the server
     batch.records().coalesce(1).write.parquet(batch.output(OUT))
 print(f"session: {spark.session_id} {spark.conf.get('spark.sql.shuffle.partitions')} {os.environ['SHARDBATCH_WORK']}")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs SparkConnectBatchOperator with a real Spark Connect server, one process for all, and writes down what happened.
 
-``python -m tests.system.spark_connect.scenarios FOLDER`` in an environment made by the test leaves FOLDER/found.json.
+``python -m tests.system.spark_connect.scenarios FOLDER [NAME…]`` in an environment made by the test leaves
+FOLDER/found.json.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +26,9 @@ from airflow.sdk import DAG, task
 from scripts import spark_connect
 from scripts.environment import process_environment
 from shardbatch.core import batch as batches
+from shardbatch.hooks.kinesis import KinesisStream
+from shardbatch.hooks.leases import SQLLeases
+from shardbatch.hooks.staging import Staging
 from shardbatch.operators.spark_connect import SparkConnectBatchOperator
 from shardbatch.run import beat
 from shardbatch.submit import connect, processes
@@ -32,8 +37,10 @@ from tests.system.spark_operator.scenarios import OUTPUTS, Scene, attempted, run
 
 FOLDER = Path(sys.argv[1])
 JOB, TRY = Path(__file__).with_name("job.py"), "tests.system.spark_connect.one_try"
-#: Seconds for a query of a new session, on a shared machine; an endless query of another holds both cores of the server.
+#: Seconds for a query of a new session, on a shared machine; an endless one of another session holds both cores.
 FREE_S = 60.0
+#: Seconds of processor time of the server that only the endless query uses.
+QUERY_S = 2.0
 server: spark_connect.ConnectServer
 
 
@@ -42,33 +49,33 @@ class OverConnect(Scene):
 
     def given(self, what: str) -> dict[str, Any]:
         """What the operator is given that can be written down."""
-        assert self.frozen is not None
+        bound = {name: getattr(self.frozen, name) for name in OUTPUTS} if self.frozen else {}
         return {
             "application": str(JOB),
             "application_args": [str(self.out), what],
             "conf": {"spark.sql.shuffle.partitions": 3},
             "app_name": self.name,
             "group_id": "orders",
-            **{name: getattr(self.frozen, name) for name in OUTPUTS},
+            **bound,
         }
 
     def connected(self, what: str, **more: Any) -> SparkConnectBatchOperator:
-        of_scene = cast("Any", self.operator(what))
-        bound = {name: getattr(self.frozen, name) for name in OUTPUTS} if self.frozen else {}
-        return SparkConnectBatchOperator(
-            **{
-                "task_id": "transform",
-                "application": str(JOB),
-                "application_args": [str(self.out), what],
-                "conf": {"spark.sql.shuffle.partitions": 3},
-                "heartbeat": timedelta(seconds=1),
-                "app_name": self.name,
-                **{name: getattr(of_scene.spec, name) for name in ("stream", "leases", "staging")},
-                "group_id": "orders",
-                **bound,
-                **more,
-            }
-        )
+        """The operator, for the frozen batch or the one that ``more`` names."""
+        given: dict[str, Any] = {
+            "task_id": "transform",
+            "heartbeat": timedelta(seconds=1),
+            "stream": KinesisStream("orders", aws_conn_id=None),
+            "leases": SQLLeases("leases_db"),
+            "staging": Staging(str(self.staging)),
+            **self.given(what),
+            **more,
+        }
+        return SparkConnectBatchOperator(**given)
+
+    @property
+    def waits(self) -> Path:
+        """What the script leaves before its endless query."""
+        return self.out.with_name("waits")
 
     def session(self) -> connect.Session | None:
         return connect.parse(self.row().spark_application[1] or "")
@@ -77,7 +84,11 @@ class OverConnect(Scene):
         """Do something with the script's process once its endless query holds the server."""
 
         def watch() -> None:
-            act(self.querying())
+            try:
+                act(self.querying())
+            except Exception:  # noqa: BLE001 - it is told, and ends all
+                traceback.print_exc()
+                os._exit(1)  # the operator would wait for ever
 
         thread = threading.Thread(target=watch)
         thread.start()
@@ -85,7 +96,9 @@ class OverConnect(Scene):
 
     def querying(self) -> psutil.Process:
         script = wait_until(lambda: next(iter(self.scripts()), None), 120, "the script to run")
-        wait_until(busy, 120, "its query to hold the server")
+        wait_until(self.waits.exists, 120, "it to begin its query")
+        before = used()
+        wait_until(lambda: used() > before + QUERY_S, 120, "the query to hold the server")
         return cast("psutil.Process", script)
 
     def scripts(self) -> list[psutil.Process]:
@@ -97,12 +110,9 @@ class OverConnect(Scene):
         return found
 
 
-def busy() -> bool:
-    """Whether the server has worked on both cores of late."""
-    used = psutil.Process(server.process.pid)
-    before, began = sum(used.cpu_times()[:2]), time.monotonic()
-    time.sleep(0.5)
-    return bool(sum(used.cpu_times()[:2]) - before > 0.5 * (time.monotonic() - began))
+def used() -> float:
+    """Seconds of processor time that the server has used."""
+    return float(sum(psutil.Process(server.process.pid).cpu_times()[:2]))
 
 
 def client(words: str, session: connect.Session) -> subprocess.Popen[str]:
@@ -320,7 +330,7 @@ def main() -> None:
         initdb()
         spark_connect.await_answer(server)
         found = {}
-        for scenario in SCENARIOS:
+        for scenario in [one for one in SCENARIOS if one.__name__ in sys.argv[2:] or not sys.argv[2:]]:
             began = time.monotonic()
             print(f"=== {scenario.__name__}", flush=True)
             found[scenario.__name__] = scenario()
