@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Departures and delays per carrier and day, as ``flights.py`` has them, on a Spark Connect server that stays up.
+"""Departures and delays per carrier and day, as in flights.py, on a Spark Connect server that stays up.
 
-This is the DAG of ``make demo``. It needs the connections ``aws_default``, ``leases_db`` (a SQL database other than
-Airflow's own) and ``spark_connect_default``, and a folder that Airflow's workers and the Spark server share.
+The job is the same file. This DAG needs the connections ``aws_default``, ``leases_db`` (a SQL database other than
+Airflow's own) and ``spark_connect_default``, and a folder that Airflow's workers and the server share.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ with DAG(
 ):
     with StreamBatch(
         "flights",
-        app_name="flights-by-connect",
+        app_name="flights-over-connect",
         stream=KinesisStream("flights", aws_conn_id="aws_default"),
         leases=SQLLeases(conn_id="leases_db"),
         staging=Staging(f"{FOLDER}/staging"),
@@ -47,6 +47,7 @@ with DAG(
         SparkConnectBatchOperator(
             task_id="by_day",
             application=str(Path(__file__).parent / "jobs" / "flights.py"),
-            application_args=[f"{FOLDER}/by_connect"],
+            application_args=[f"{FOLDER}/over_connect"],
+            conf={"spark.sql.shuffle.partitions": "2"},
             batch=batch,
         )

@@ -65,4 +65,4 @@ class DemoFolder:
     @property
     def output(self) -> Path:
         """Where the DAG's Spark job writes."""
-        return self.flights / "by_connect"
+        return self.flights / "over_connect"

@@ -100,9 +100,7 @@ class _Story:
         with ThreadPoolExecutor(1, "first-fill") as pool:
             filling = pool.submit(self.stream.fill, self.flights, third)
             try:
-                self.console.say(
-                    "Airflow is starting (database, scheduler, API server, DAG processor), and Spark too"
-                )
+                self.console.say("Airflow is starting (database, scheduler, API server, DAG processor), and Spark too")
                 began = time.monotonic()
                 self.airflow.start()
                 await_answer(self.spark)
