@@ -36,7 +36,7 @@ def test_output_equals_the_source_and_the_report_says_so(demo_ui: Demo) -> None:
 
 
 def left_up(demo: Demo) -> AirflowClient:
-    found = re.search(f"left up: +(http://127\.0\.0\.1:\d+)/dags/{DAG_ID}", demo.text())
+    found = re.search(rf"left up: +(http://127\.0\.0\.1:\d+)/dags/{DAG_ID}", demo.text())
     assert found is not None
     client = AirflowClient(found.group(1))
     client.wait_for_dag(DAG_ID)

@@ -80,7 +80,7 @@ class SparkConnectBatchOperator(BatchWork):
         task is tried again, up to ``retries`` times.
     :raises ConfigurationError: if neither a group nor all of the single values are given, if it stands outside that
         group, for a heartbeat that is not above zero or not below the group's ``attempt_grace``, for an application
-        that is no Python script, or an argument of spark-submit. When it runs: if the connection is missing or of
+        other than a Python script, or an argument of spark-submit. When it runs: if the connection is missing or of
         another type, a Python package or the script is missing, or the server refuses the token or ``conf``.
     """
 
@@ -153,7 +153,7 @@ class SparkConnectBatchOperator(BatchWork):
     def _require_script(self) -> None:
         if str(self.application).endswith((".jar", ".R", ".r")):
             raise ConfigurationError(
-                f"{place(self)}: {self.application} is no Python script, and Spark Connect runs nothing else.",
+                f"{place(self)}: {self.application} is not a Python script, and Spark Connect runs nothing else.",
                 remedy="Use SparkSubmitBatchOperator for it.",
             )
 
@@ -171,13 +171,13 @@ class SparkConnectBatchOperator(BatchWork):
     def _work(self, context: Context, attempt: Attempt) -> None:
         """Each try works in a session of its own.
 
-        The row names the session before the server knows of it and before the script starts. So whoever goes on finds
-        in the row every session in which a script may work:
+        The row names the session before the server knows of it and before the script starts. So the task that goes
+        on finds in the row every session in which a script may work:
 
         1. The task dies before the note: nothing has started.
-        2. It dies after the note, before the script: the session is ended, though nobody used it.
-        3. It dies after the script has started, and the script has not connected yet: who goes on makes the server
-           know the session, and releases it. The server refuses the script when it connects.
+        2. It dies after the note, before the script: the session is ended, though no script used it.
+        3. It dies after the script has started, and the script has not connected yet: the task that goes on makes
+           the server know the session, and releases it. The server refuses the script when it connects.
         4. It dies while the script works: what runs is interrupted, and each further call is refused.
         5. Two tries of one attempt run at once: each notes its own session, and the row names the one that showed
            life last. The other is ended by the try that found it in the row, or it ends by itself; what both write

@@ -16,7 +16,7 @@ from shardbatch.submit import processes
 def environment(order: WorkOrder, remote: str, given: Mapping[str, object]) -> dict[str, str]:
     """The variables of a script: this worker's, the author's, the batch, and the server with the session.
 
-    The batch's id stands there only for whoever looks for the script among the processes of this host.
+    By the batch's id a later try finds the script among the processes of this host.
     """
     told = handover.to_environment({**handover.encode(order), "batch": order.batch_id})
     own = {"SPARK_REMOTE": remote, "PYTHONUNBUFFERED": "1"}

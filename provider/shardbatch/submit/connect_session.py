@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The end of a session of Spark Connect, from any worker that reaches its server.
 
-A client that is killed leaves its query running at the server. So whoever goes on ends the session: what runs in it is
-interrupted, and its id is released. The server refuses a released id, also to a client that lives on elsewhere or has
-not connected yet. Where the server is not reached, the application is fenced as ever: only a recorded start counts.
+A client that is killed leaves its query running at the server. So the task that goes on ends the session: what runs in
+it is interrupted, and its id is released. The server refuses a released id, also to a client that lives on elsewhere or
+has not connected yet. Where the server is not reached, the application is fenced as ever: only a recorded start counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def end_recorded(text: str, conn_id: str) -> Ending:
     """
     session = parse(text)
     if session is None:
-        return Ending(False, f"The older application {text} is no session of Spark Connect; {FENCED}")
+        return Ending(False, f"The older application {text} does not name a session of Spark Connect; {FENCED}")
     try:
         require_packages({"grpc": "grpcio"})
         server = server_of(conn_id)

@@ -91,13 +91,12 @@ def script_failed(
     :param asked: whether it was this task that ended it.
     :param lost: what became of the server, if the task ended the script for that.
     """
-    output = [hidden(line, secrets) for line in output]
     if asked:
         what, remedy = "it was ended, because this task was asked to end", None
     elif lost is not None:
         what, remedy = f"it was ended, because {lost}", AGAIN
     else:
-        what = _what(code, output, JobFailed())
+        what = _what(code, [hidden(line, secrets) for line in output], JobFailed())
         remedy = _MORE_MEMORY if _signal(code) == signal.SIGKILL or _MEMORY.search(what) else way_back(what)
     return JobFailed(f"The Spark application for {worked} failed: {_sentence(masked(what, secrets))}", remedy=remedy)
 

@@ -20,6 +20,7 @@ from shardbatch.hooks.kinesis import KinesisStream
 from shardbatch.hooks.leases import SQLLeases
 from shardbatch.hooks.staging import Staging
 from shardbatch.operators.spark_connect import SparkConnectBatchOperator
+from shardbatch.submit.connect import Server
 from shardbatch.task_group import StreamBatch
 from tests.unit.submit.connect_server import Sessions, running
 
@@ -108,7 +109,7 @@ def test_in_a_group_it_comes_after_freeze_and_before_commit(given: dict[str, Any
 
 
 def test_what_only_spark_submit_runs_or_takes_is_refused_at_parse_time(given: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match=r"Task 'transform'.*job\.jar is no Python script"):
+    with pytest.raises(ConfigurationError, match=r"Task 'transform'.*job\.jar is not a Python script"):
         operator(**{**given, "application": "job.jar"})
     with pytest.raises(ConfigurationError, match=r"has no py_files\. .*addArtifacts"):
         operator(**given, py_files="lib.zip")
@@ -226,6 +227,22 @@ def test_a_server_that_was_started_anew_ends_the_script(given: dict[str, Any], s
     task._open_session = opens_then_is_lost  # type: ignore[method-assign]
     with pytest.raises(JobFailed, match=r"was started anew and knows its session no more\. .*tried again"):
         run(task, work)
+
+
+def test_an_attempt_whose_session_may_still_work_stays_open(given: dict[str, Any], sessions: Sessions) -> None:
+    script(given, "raise SystemExit(1)")
+    work, task = Work(), operator(**given)
+    opened = task._open_session
+
+    def opens_then_is_out_of_reach(*of: Any) -> str:
+        found = opened(*of)
+        task._server = Server("127.0.0.1", 1)
+        return found
+
+    task._open_session = opens_then_is_out_of_reach  # type: ignore[method-assign]
+    with pytest.raises(JobFailed):
+        run(task, work)
+    assert (work.closed, sessions.closed) == (0, set())
 
 
 def test_a_recorded_session_of_an_older_attempt_is_ended(given: dict[str, Any], sessions: Sessions) -> None:
