@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shardbatch.assets import stream_asset as stream_asset
     from shardbatch.core.choices import ShardEnd as ShardEnd
+    from shardbatch.core.choices import SparkJvm as SparkJvm
     from shardbatch.core.limits import ReadLimits as ReadLimits
     from shardbatch.core.policies import ClaimOptions as ClaimOptions
     from shardbatch.core.policies import GapPolicy as GapPolicy
@@ -109,6 +110,7 @@ _HOMES = {
     "ShardbatchHook": "hooks.shardbatch",
     "Sink": "core.policies",
     "SparkConnectBatchOperator": "operators.spark_connect",
+    "SparkJvm": "core.choices",
     "SparkSubmitBatchOperator": "operators.spark",
     "Staging": "hooks.staging",
     "StartingPosition": "core.policies",

@@ -30,6 +30,14 @@ class ShardEnd(Choice):
     COMPLETED = "completed"
 
 
+class SparkJvm(Choice):
+    """How the JVM of a spark-submit starts: ``PLAIN``, as Spark starts it; ``QUICK``, with options for a life of
+    seconds, and with the archive of Spark's classes if ``airflow shardbatch warm-spark`` made one."""
+
+    PLAIN = "plain"
+    QUICK = "quick"
+
+
 C = TypeVar("C", bound=Choice)
 
 _FLAGS = {"true": True, "false": False}

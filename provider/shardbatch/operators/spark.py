@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException
 
+from shardbatch.core.choices import SparkJvm
 from shardbatch.core.handover import WorkOrder
-from shardbatch.errors import JobFailed
+from shardbatch.errors import ConfigurationError, JobFailed
 from shardbatch.operators.batch_work import BatchWork
 from shardbatch.operators.links import BatchLink
 from shardbatch.operators.reconnection import bind_reconnection
-from shardbatch.submit import applications, processes
+from shardbatch.operators.rendering import place
+from shardbatch.submit import applications, processes, quick
 from shardbatch.submit.attempt import Attempt
 from shardbatch.submit.end import Worked, job_failed
 from shardbatch.submit.leftovers import end_own_left_over
@@ -49,11 +51,15 @@ class SparkSubmitBatchOperator(BatchWork, SparkSubmitOperator):
         ``leases``, ``staging`` and ``group_id`` as for the four steps. It leaves its end record there too.
     :param heartbeat: time between two signs of life, default 20 seconds (above 0). Keep it below a third of
         ``ClaimOptions(attempt_grace)``; otherwise the batch may be treated as abandoned.
+    :param jvm: how the JVM of spark-submit starts: ``SparkJvm.PLAIN``, as Spark starts it, or ``SparkJvm.QUICK``, for
+        jobs of seconds in client and local mode; default: the setting ``spark_jvm``. ``QUICK`` sets
+        ``SPARK_SUBMIT_OPTS``; options of the application win over it. It takes the archive of Spark's classes that
+        ``airflow shardbatch warm-spark`` made on the worker, if it fits; otherwise the log says why not.
     :raises JobFailed: when it runs, if the application ends without success. The task is tried again, up to
         ``retries`` times.
     :raises ConfigurationError: if neither a group nor all of the single values are given, if it stands outside that
-        group, or for a heartbeat that is not above zero or not below the group's ``attempt_grace``. When it runs: if
-        the Spark connection, spark-submit or Java is missing.
+        group, or for a heartbeat that is not above zero or not below the group's ``attempt_grace``, or for a word of
+        ``jvm`` that is not known. When it runs: if the Spark connection, spark-submit or Java is missing.
     """
 
     red = (
@@ -65,6 +71,15 @@ class SparkSubmitBatchOperator(BatchWork, SparkSubmitOperator):
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, *BatchWork.template_fields)
 
     _connected_by: Connection | None = None
+
+    def __init__(self, *, jvm: SparkJvm | str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if jvm is not None:
+            try:
+                quick.wanted(jvm)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
+        self.jvm = jvm
 
     def _prepare(self, context: Context, order: WorkOrder) -> None:
         self._connected_by = applications.require_connection(self._conn_id)
@@ -80,6 +95,9 @@ class SparkSubmitBatchOperator(BatchWork, SparkSubmitOperator):
         self._run(context, attempt, self._goes_on)
 
     def _start(self, context: Context) -> None:
+        if quick.wanted(self.jvm) is SparkJvm.QUICK:
+            self._hook = self._get_hook()
+            quick.quicken(self._hook, quick.archives())
         SparkSubmitOperator.execute(self, context)
 
     def on_kill(self) -> None:
