@@ -106,7 +106,7 @@ def run_once(airflow: AirflowInstance, dag_id: str) -> Seconds:
     """
     triggered = time.time()
     run_id = airflow.client.trigger(dag_id)
-    state = airflow.client.wait_for_run(dag_id, run_id, 600)
+    state = airflow.client.wait_for_run(dag_id, run_id, 1200)
     if state != "success":
         raise RuntimeError(f"Run {run_id} of {dag_id} is {state}: {airflow.client.task_states(dag_id, run_id)}")
     return seconds_of(airflow.client.tasks(dag_id, run_id), triggered)

@@ -85,7 +85,8 @@ OPTIONS = {
     ),
     "spark_archives": _option(
         "The folder on each worker where 'airflow shardbatch warm-spark' keeps archives of Spark's classes, about "
-        "170 MB each: an absolute path; empty: ``shardbatch/spark`` in Airflow's home. Nobody else may write there.",
+        "170 MB each: an absolute path; empty: ``shardbatch/spark`` in Airflow's home. Other users must not write "
+        "there.",
         "/var/lib/shardbatch/spark",
     ),
     "staging_timeout": _option(

@@ -183,7 +183,7 @@ spark.stop()
 
 @pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_the_archive_of_the_real_job_is_made_by_the_command_and_changes_no_output(
     hook: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

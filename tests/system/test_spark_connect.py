@@ -14,7 +14,7 @@ import pytest
 
 from scripts.environment import process_environment, python_path
 
-pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(1600)]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     (folder / "dags").mkdir()
     words = [sys.executable, "-m", "tests.system.spark_connect.scenarios", str(folder)]
     done = subprocess.run(
-        words, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=800
+        words, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1500
     )
     assert done.returncode == 0, done.stdout[-6000:]
     parts = re.split(r"^=== (\w+)$", done.stdout, flags=re.MULTILINE)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException
 
-from shardbatch.core.choices import SparkJvm
+from shardbatch.core.choices import SparkJvm, chosen
 from shardbatch.core.handover import WorkOrder
 from shardbatch.errors import ConfigurationError, JobFailed
 from shardbatch.operators.batch_work import BatchWork
@@ -52,7 +52,8 @@ class SparkSubmitBatchOperator(BatchWork, SparkSubmitOperator):
     :param heartbeat: time between two signs of life, default 20 seconds (above 0). Keep it below a third of
         ``ClaimOptions(attempt_grace)``; otherwise the batch may be treated as abandoned.
     :param jvm: how the JVM of spark-submit starts: ``SparkJvm.PLAIN``, as Spark starts it, or ``SparkJvm.QUICK``, for
-        jobs of seconds in client and local mode; default: the setting ``spark_jvm``. ``QUICK`` sets
+        jobs of seconds in client and local mode. Default: ``SparkJvm.DEFAULT``, what the setting ``spark_jvm`` says,
+        and ``PLAIN`` without one. ``QUICK`` sets
         ``SPARK_SUBMIT_OPTS``; options of the application win over it. It takes the archive of Spark's classes that
         ``airflow shardbatch warm-spark`` made on the worker, if it fits; otherwise the log says why not.
     :raises JobFailed: when it runs, if the application ends without success. The task is tried again, up to
@@ -72,14 +73,12 @@ class SparkSubmitBatchOperator(BatchWork, SparkSubmitOperator):
 
     _connected_by: Connection | None = None
 
-    def __init__(self, *, jvm: SparkJvm | str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, jvm: SparkJvm | str = SparkJvm.DEFAULT, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if jvm is not None:
-            try:
-                quick.wanted(jvm)
-            except ConfigurationError as error:
-                raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
-        self.jvm = jvm
+        try:
+            self.jvm = chosen(SparkJvm, jvm, f"jvm={jvm!r}")
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
 
     def _prepare(self, context: Context, order: WorkOrder) -> None:
         self._connected_by = applications.require_connection(self._conn_id)
@@ -95,7 +94,7 @@ class SparkSubmitBatchOperator(BatchWork, SparkSubmitOperator):
         self._run(context, attempt, self._goes_on)
 
     def _start(self, context: Context) -> None:
-        if quick.wanted(self.jvm) is SparkJvm.QUICK:
+        if quick.wanted(self.jvm):
             self._hook = self._get_hook()
             quick.quicken(self._hook, quick.archives())
         SparkSubmitOperator.execute(self, context)

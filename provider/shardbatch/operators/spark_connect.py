@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from shardbatch.core.handover import WorkOrder
     from shardbatch.submit.attempt import Attempt
     from shardbatch.submit.connect import Server, Session
+    from shardbatch.submit.connect_calls import Calls
 
 #: Arguments of SparkSubmitOperator that have no meaning here, and what there is instead.
 _OF_SUBMIT = {
@@ -137,9 +138,9 @@ class SparkConnectBatchOperator(BatchWork):
 
     def on_kill(self) -> None:
         """End the script and its session, then close the attempt, so that the next one need not wait."""
+        self._asked_to_end = self._stopped = True
         if self._session is None:
             return
-        self._asked_to_end = True
         self._stop_application()
         if self._over():
             self._close_attempt()
@@ -197,6 +198,7 @@ class SparkConnectBatchOperator(BatchWork):
         assert server is not None
         assert session is not None
         assert order is not None
+        self._refuse_if_stopped()
         server_session = self._open_session(server, session)
         words = [self.python or sys.executable, str(self.application), *map(str, self.application_args or ())]
         self._refuse_if_stopped()
@@ -233,12 +235,12 @@ class SparkConnectBatchOperator(BatchWork):
                     remedy="Correct its token (the password) and its user (the login).",
                 ) from None
             raise JobFailed(
-                f"The Spark Connect server {server.place} did not open a session within {OPEN_S:g} s "
-                f"({error.code}: {told}).",
+                f"The Spark Connect server {server.place} did not open a session ({error.code}: {told}). It has "
+                f"{OPEN_S:g} s for that.",
                 remedy=AGAIN,
             ) from None
 
-    def _configure(self, made: Any, conf: dict[str, str]) -> None:
+    def _configure(self, made: Calls, conf: dict[str, str]) -> None:
         try:
             made.configure(conf)
         except CallFailed as error:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,12 @@ class Jvm:
 def key_of(identity: Mapping[str, Any]) -> str:
     """A name for what an archive depends on."""
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def joined(options: Iterable[str], own: str) -> str:
+    """``SPARK_SUBMIT_OPTS`` of options, before those that it has already; Spark takes quotes as a shell does."""
+    words = [f'"{option}"' if any(map(str.isspace, option)) else option for option in options]
+    return " ".join(filter(None, [*words, own]))
 
 
 def look(command: Sequence[str], env: Mapping[str, str]) -> Jvm:

@@ -16,7 +16,7 @@ from shardbatch.hooks.settings import setting
 from shardbatch.submit import archive
 from shardbatch.submit.applications import cluster_mode
 from shardbatch.submit.archive import NoArchive
-from shardbatch.submit.jvm import JvmUnknown, look
+from shardbatch.submit.jvm import JvmUnknown, joined, look
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("shardbatch")
 
 
-def wanted(given: SparkJvm | str | None) -> SparkJvm:
-    """How the JVM starts: what the author says, or else the setting, or else as Spark does it.
+def wanted(given: SparkJvm) -> bool:
+    """Whether the JVM is to start quickly, by what the author says, or else by the setting.
 
-    :raises ConfigurationError: for another word.
+    :raises ConfigurationError: if the setting is another word.
     """
-    if given is not None:
-        return chosen(SparkJvm, given, f"jvm={given!r}")
     text = setting("spark_jvm")
-    return chosen(SparkJvm, text, f"Airflow's setting [shardbatch] spark_jvm = {text!r}") if text else SparkJvm.PLAIN
+    if given is SparkJvm.DEFAULT and text:
+        given = chosen(SparkJvm, text, f"Airflow's setting [shardbatch] spark_jvm = {text!r}")
+    return given is SparkJvm.QUICK
 
 
 def archives() -> Path:
@@ -65,6 +65,5 @@ def quicken(hook: SparkSubmitHook, folder: Path) -> None:
         if missed is not None:
             changed["SPARK_CONF_DIR"] = str(folder / archive.EMPTY)
             hook._properties_file = hook._properties_file or missed or None
-    own = env.get("SPARK_SUBMIT_OPTS", "")
-    changed["SPARK_SUBMIT_OPTS"] = " ".join(filter(None, [*options, own]))
+    changed["SPARK_SUBMIT_OPTS"] = joined(options, env.get("SPARK_SUBMIT_OPTS", ""))
     hook._env_vars = {**(hook._env_vars or {}), **changed}

@@ -15,7 +15,7 @@ from pathlib import Path
 from shardbatch.errors import ConfigurationError
 from shardbatch.submit import archive
 from shardbatch.submit.archive import NoArchive
-from shardbatch.submit.jvm import Jvm, JvmUnknown, look
+from shardbatch.submit.jvm import Jvm, JvmUnknown, joined, look
 
 #: The job whose classes are archived: it reads and writes as the job of a batch does.
 JOB = Path(__file__).with_name("warm_job.py")
@@ -85,8 +85,8 @@ def make(jvm: Jvm, command: Sequence[str], env: Mapping[str, str], folder: Path)
     path = archive.path_of(jvm, folder)
     identity, unfinished = jvm.identity(), path.with_suffix(".unfinished")
     unfinished.unlink(missing_ok=True)
-    own = env.get("SPARK_SUBMIT_OPTS", "")
-    options = " ".join([*jvm.flags(), f"-XX:ArchiveClassesAtExit={unfinished}", own]).strip()
+    asked = [*jvm.flags(), f"-XX:ArchiveClassesAtExit={unfinished}"]
+    options = joined(asked, env.get("SPARK_SUBMIT_OPTS", ""))
     try:
         done = subprocess.run(
             command,
@@ -134,7 +134,7 @@ def _make_folder(folder: Path) -> None:
 
 @contextmanager
 def _lock(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """The system drops it with the process, so a maker that was killed holds nobody up."""
+    """The system drops it with the process, so no other maker waits for one that was killed."""
     with (folder / "lock").open("a") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -256,5 +256,13 @@ def test_a_recorded_session_of_an_older_attempt_is_ended(given: dict[str, Any], 
     assert not later.end_recorded("yarn:application_1", "b1").over
 
 
-def test_killing_a_task_that_has_not_begun_does_nothing(given: dict[str, Any]) -> None:
-    operator(**given).on_kill()
+def test_a_task_that_was_asked_to_end_before_it_began_starts_nothing(
+    given: dict[str, Any], sessions: Sessions, tmp_path: Path
+) -> None:
+    task = operator(**given)
+    script(given, f"open({str(tmp_path / 'ran')!r}, 'w')")
+    task.on_kill()
+    with pytest.raises(JobFailed, match="this task was asked to end"):
+        run(task, Work())
+    assert not (tmp_path / "ran").exists()
+    assert sessions.open == set()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shardbatch.submit.jvm import QUICK, Jvm, JvmUnknown, key_of, look, parse
+from shardbatch.submit.jvm import QUICK, Jvm, JvmUnknown, joined, key_of, look, parse
 
 SHOWN = (
     "/usr/lib/jvm/17/bin/java -cp /etc/spark/:/opt/my spark/jars/* -Dmine=1 -version -Xmx1g "
@@ -98,6 +98,13 @@ def test_a_folder_with_files_on_the_class_path_is_seen(jvm: Jvm, tmp_path: Path)
     assert jvm.full_folders == []
     (tmp_path / "conf" / "log4j2.properties").touch()
     assert jvm.full_folders == [tmp_path / "conf"]
+
+
+def test_an_option_with_a_space_stays_one_option_and_those_that_were_there_come_last() -> None:
+    assert joined(["-Xshare:on", "-XX:SharedArchiveFile=/a b/c.jsa"], "-Dx='1 2'") == (
+        "-Xshare:on \"-XX:SharedArchiveFile=/a b/c.jsa\" -Dx='1 2'"
+    )
+    assert joined(["-Xint"], "") == "-Xint"
 
 
 @pytest.mark.parametrize("program", ["true", "false", "/nonexistent/spark-submit"])
