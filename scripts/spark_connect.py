@@ -165,6 +165,7 @@ def launch(
     """Start a server and do not wait for it. The caller stops it; if the caller is killed, it ends too."""
     port = free_port() if port is None else port
     log = folder / "spark-connect.log"
+    keeper = Keeper()
     with log.open("ab") as output:
         process = subprocess.Popen(
             command(port, folder, conf),
@@ -175,7 +176,6 @@ def launch(
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C reaches the caller only, which then stops it; and for the keeper
         )
-    keeper = Keeper()
     keeper.keep(process.pid)
     return ConnectServer(port, process, log, keeper)
 
