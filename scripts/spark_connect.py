@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from scripts.environment import QUICK_JAVA, process_environment, python_path
+from scripts.sessions import Keeper
 
 LOOPBACK = "127.0.0.1"
 #: Of a server for small jobs on two cores.
@@ -50,6 +51,7 @@ class ConnectServer:
     port: int
     process: subprocess.Popen[bytes]
     log: Path
+    keeper: Keeper
     _family: list[psutil.Process] = field(default_factory=list)
 
     @property
@@ -79,6 +81,7 @@ class ConnectServer:
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill()
         psutil.wait_procs(self._family, timeout=GRACE_S)
+        self.keeper.close()
 
     def kill(self) -> None:
         """End it as a power cut would."""
@@ -135,7 +138,7 @@ def start(
     env: Mapping[str, str] | None = None,
     timeout: float = START_TIMEOUT_S,
 ) -> Iterator[ConnectServer]:
-    """Run a server for the length of the block; all its processes are gone afterwards.
+    """Run a server for the length of the block; all its processes are gone afterwards, also if the caller is killed.
 
     :param folder: an existing folder for its log and its warehouse.
     :param port: where it listens, default: a free port.
@@ -159,9 +162,10 @@ def launch(
     conf: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> ConnectServer:
-    """Start a server and do not wait for it. The caller stops it."""
+    """Start a server and do not wait for it. The caller stops it; if the caller is killed, it ends too."""
     port = free_port() if port is None else port
     log = folder / "spark-connect.log"
+    keeper = Keeper()
     with log.open("ab") as output:
         process = subprocess.Popen(
             command(port, folder, conf),
@@ -170,9 +174,10 @@ def launch(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches the caller only, which then stops it
+            start_new_session=True,  # Ctrl-C reaches the caller only, which then stops it; and for the keeper
         )
-    return ConnectServer(port, process, log)
+    keeper.keep(process.pid)
+    return ConnectServer(port, process, log, keeper)
 
 
 def await_answer(server: ConnectServer, timeout: float = START_TIMEOUT_S) -> None:

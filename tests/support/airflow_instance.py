@@ -29,9 +29,8 @@ from tests.support.statsd import StatsD
 DAGS = Path(__file__).parent.parent / "system" / "airflow" / "dags"
 GROUP = "batch"
 #: Libraries that most tasks would load anew, for seconds each: nothing of ours, which every task loads as ever. In the
-#: examples and in the demo a task loads all of it itself.
+#: demo a task loads all of it itself.
 PRELOADED = (
-    "airflow.providers.openlineage.plugins.listener",
     "airflow.providers.amazon.aws.hooks.base_aws",
     "airflow.providers.openlineage.plugins.listener",
     "airflow.sdk.definitions.decorators.setup_teardown",

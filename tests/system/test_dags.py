@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import sys
@@ -21,12 +20,14 @@ from scripts import spark_connect
 from scripts.airflow_client import ApiError, wait_until
 from scripts.airflow_instance import AirflowInstance
 from scripts.demo.flights import Expected, read_flights
+from scripts.demo.watcher import DAG_ID as OF_THE_DEMO
 from scripts.environment import QUICK_JAVA, process_environment
 from shardbatch import read_committed_files
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.rows import SHARD_LEASE, Namespace
 from shardbatch.local import StreamServer
 from shardbatch.stores.sql import SQLStore
+from tests.support.airflow_instance import PRELOADED
 from tests.support.aws import ACCOUNT, REGION, SECRET, AwsServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,9 +60,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory, ministack: AwsServer) -> 
     folder = tmp_path_factory.mktemp("examples")
     (folder / "flights" / "staging").mkdir(parents=True)
     ministack.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
-    with StreamServer() as streams, contextlib.ExitStack() as stack:
-        connect = spark_connect.launch(folder)
-        stack.callback(connect.stop)
+    with StreamServer() as streams:
         expected = Expected()
         fill(AwsServer("streams", streams.endpoint_url), expected)
         (folder / "orders" / "staging").mkdir(parents=True)
@@ -69,12 +68,21 @@ def examples(tmp_path_factory: pytest.TempPathFactory, ministack: AwsServer) -> 
         instance = AirflowInstance(
             folder / "airflow",
             ROOT / "dags",
-            env=environment(folder, streams, ministack, connect),
+            env=environment(folder, streams, ministack),
             base=process_environment(),
+            preload=PRELOADED,
         )
-        spark_connect.await_answer(connect)
         with instance:
             yield Examples(instance, folder / "flights", ministack, expected, orders, changes)
+
+
+@pytest.fixture
+def connect_server(examples: Examples, tmp_path: Path) -> Iterator[None]:
+    """A Spark Connect server, with its connection in Airflow."""
+    with spark_connect.start(tmp_path) as server:
+        connection = {"connection_id": "spark_connect_default", **server.connection()}
+        examples.airflow.client.call("POST", "connections", connection)
+        yield
 
 
 def fill(server: AwsServer, expected: Expected) -> None:
@@ -111,9 +119,7 @@ def change_orders(streams: StreamServer) -> tuple[dict[str, str], int]:
     return orders, changes
 
 
-def environment(
-    folder: Path, streams: StreamServer, aws: AwsServer, connect: spark_connect.ConnectServer
-) -> dict[str, str]:
+def environment(folder: Path, streams: StreamServer, aws: AwsServer) -> dict[str, str]:
     """Connections as a user makes them; one AWS connection leads to two servers."""
     services = {
         "kinesis": {"endpoint_url": streams.endpoint_url},
@@ -132,7 +138,6 @@ def environment(
             {"conn_type": "aws", "login": ACCOUNT, "password": SECRET, "extra": extra}
         ),
         "AIRFLOW_CONN_LEASES_DB": json.dumps({"conn_type": "sqlite", "host": str(folder / "leases.db")}),
-        "AIRFLOW_CONN_SPARK_CONNECT_DEFAULT": connect.connection_text(),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "AIRFLOW__SHARDBATCH__DEPLOYMENT_ID": "examples",
         "FLIGHTS_FOLDER": str(folder / "flights"),
@@ -224,12 +229,16 @@ CHECKS: dict[str, Callable[[Examples], None]] = {
     "dag_id",
     # The demo runs that one too, several times, and compares its sums.
     [
-        pytest.param(path.stem, marks=pytest.mark.long if path.stem == "flights" else ())
+        pytest.param(path.stem, marks=pytest.mark.long if path.stem == OF_THE_DEMO else ())
         for path in FILES
         if path.stem not in TOOLS
     ],
 )
-def test_example_runs_and_leaves_the_sums_of_the_source(examples: Examples, dag_id: str) -> None:
+def test_example_runs_and_leaves_the_sums_of_the_source(
+    examples: Examples, dag_id: str, request: pytest.FixtureRequest
+) -> None:
+    if dag_id == OF_THE_DEMO:
+        request.getfixturevalue("connect_server")
     require_first_run(examples, dag_id)
     CHECKS[dag_id](examples)
 
