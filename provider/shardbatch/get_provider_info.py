@@ -94,4 +94,9 @@ OPTIONS = {
         "mount waits as long as its mount options say.",
         "60",
     ),
+    "show_records": _option(
+        "Whether the Streams page shows the first records of a slice to those who may edit the DAG whose run has its "
+        "batch: ``true`` or ``false``; empty: false. The API server reads it.",
+        "true",
+    ),
 }

@@ -196,5 +196,8 @@ class MemoryLanding:
                 found[work] = Left(ends, begun)
         return found
 
+    def begun_starts(self, namespace: Namespace, batch_id: str) -> list[Begun]:
+        return list(self.begun.get(batch_id, ()))
+
     def finished_starts(self, namespace: Namespace, batch_id: str) -> list[Start]:
         return list(self.starts.get(batch_id, ()))

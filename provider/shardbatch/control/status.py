@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Any, cast
@@ -110,13 +110,21 @@ def status(store: LeaseStore, namespace: Namespace, clock: Clock = SYSTEM_CLOCK)
     """
     known = Rows(namespace=namespace, store=store)
     application, rows = known.expect_application(), known.leases()  # of one that was removed, too
-    leases = _shards(rows, application, clock)
+    return status_of(application, rows, _rows(store, namespace), clock)
+
+
+def status_of(
+    application: Application, rows: Sequence[Lease], batches: Iterable[Batch], clock: Clock = SYSTEM_CLOCK
+) -> Status:
+    """The same, of rows that were read: the leases of the live application, and all of its batches."""
+    namespace = application.namespace
+    leases = shards_of(rows, application, clock)
     unfinished: list[Batch] = []
     aside: list[Batch] = []
     orphans: list[Batch] = []
     beside: list[Batch] = []
     committed, last_commit = 0, None
-    for batch in _rows(store, namespace):
+    for batch in batches:
         if batch.scope:
             beside.append(batch)
             continue
@@ -174,7 +182,7 @@ def shards(
     :raises ConfigurationError: if the store has no such application.
     """
     rows = Rows(namespace=namespace, store=store, scope=scope)
-    return _shards(rows.leases(), application or rows.expect_application(), clock)
+    return shards_of(rows.leases(), application or rows.expect_application(), clock)
 
 
 def committed_up_to(store: LeaseStore, namespace: Namespace) -> Watermark:
@@ -196,7 +204,11 @@ def look_at(store: LeaseStore, namespace: Namespace) -> tuple[Application, list[
     return require_there(rows.expect_application()), rows.leases()
 
 
-def _shards(rows: Iterable[Lease], application: Application, clock: Clock) -> tuple[ShardStatus, ...]:
+def shards_of(rows: Iterable[Lease], application: Application, clock: Clock = SYSTEM_CLOCK) -> tuple[ShardStatus, ...]:
+    """The status of each shard, by rows that were read.
+
+    :param clock: default: this machine's. Looks at a shard that lie in its future tell nothing.
+    """
     kept, now_ms = kept_by(application), clock.now_ms()
     leases = {lease.shard_id: lease for lease in rows}
     return tuple(_shard_status(lease, leases, kept, now_ms) for lease in leases.values())

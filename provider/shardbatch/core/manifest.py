@@ -146,17 +146,46 @@ class Manifest:
         :raises UnsupportedSchema: for a major version that this code does not know.
         :raises StagingError: if it is not a manifest.
         """
-        try:
-            value = json.loads(content)
-            version = str(value["schema_version"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise _not_a_manifest() from error
-        if version.partition(".")[0] != MANIFEST_VERSION.partition(".")[0]:
-            raise UnsupportedSchema(f"The manifest has version {version}, this shardbatch reads {MANIFEST_VERSION}.")
+        value = plain(content)
         try:
             return cls.from_json(value)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise _not_a_manifest() from error
+
+
+def plain(content: bytes) -> dict[str, Any]:
+    """A manifest as plain JSON, for one who looks at a few of its fields: much faster than :meth:`Manifest.loads`.
+
+    :raises UnsupportedSchema: for a major version that this code does not know.
+    :raises StagingError: if it is not a manifest.
+    """
+    try:
+        value: dict[str, Any] = json.loads(content)
+        version = str(value["schema_version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise _not_a_manifest() from error
+    if version.partition(".")[0] != MANIFEST_VERSION.partition(".")[0]:
+        raise UnsupportedSchema(f"The manifest has version {version}, this shardbatch reads {MANIFEST_VERSION}.")
+    return value
+
+
+def slice_in(content: bytes, shard_id: str) -> Slice | None:
+    """The slice of one shard, if a manifest has one, without a parse of all the others: that of 5,000 shards has
+    megabytes. By the form that :meth:`Manifest.dumps` gives it: a slice begins with ``after``, and nothing else does.
+
+    :raises StagingError: if the document is not a manifest.
+    """
+    at = content.find(b'"shard_id":' + json.dumps(shard_id).encode("ascii"))
+    begins = content.rfind(b'{"after":', 0, at) if at >= 0 else -1
+    if begins < 0:
+        return None
+    try:
+        value, _ = json.JSONDecoder().raw_decode(content[begins : _behind(content, at)].decode("ascii"))
+        if value["shard_id"] != shard_id:
+            raise ValueError("another slice")
+        return Slice.from_json(value)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _not_a_manifest() from error
 
 
 def totals_of(slices: Iterable[ShardSlice]) -> Totals:
@@ -173,6 +202,12 @@ def totals_of(slices: Iterable[ShardSlice]) -> Totals:
 def digest(content: bytes) -> str:
     """The digest of a document, as it stands in the batch row: SHA-256 in hex."""
     return hashlib.sha256(content).hexdigest()
+
+
+def _behind(content: bytes, at: int) -> int:
+    """Where the slice certainly has ended in which a place stands: where the next begins, or at the end."""
+    following = content.find(b'{"after":', at)
+    return len(content) if following < 0 else following
 
 
 def _not_a_manifest() -> StagingError:

@@ -49,6 +49,10 @@ class LeaseStore(Protocol):
         """
         ...
 
+    def latest(self, table: Table, namespace: Namespace, scope: str, limit: int) -> Iterator[Row]:
+        """The last rows of a namespace and scope, at most ``limit``, in reverse key order; no snapshot."""
+        ...
+
     def applications(self) -> Iterator[Columns]:
         """The columns of every namespace's application row, of whatever version, its namespace among them; all pages,
         in no order, no snapshot, perhaps a moment old.
@@ -392,7 +396,3 @@ class Clock:
 
 #: This machine's time.
 SYSTEM_CLOCK = Clock(now_ms=lambda: time.time_ns() // 1_000_000, monotonic=time.monotonic, sleep=time.sleep)
-
-
-#: Says a line of progress to the person who reads the log.
-Say = Callable[[str], None]

@@ -71,6 +71,15 @@ class StartMarks:
                 found[work] = Left(records, frozenset(number for number, _ in begun), begun)
         return found
 
+    def begun_starts(self, namespace: Namespace, batch_id: str) -> list[Begun]:
+        """All starts that applications of a batch began, whether they ended or not, those of the oldest attempt first.
+
+        An application with version 0.1.0 left none.
+        """
+        works = joined(self.root, layout.works_folder(namespace, batch_id))
+        paths = [path for path in self._files.below(works) if f"/{layout.BEGUN}/" in path]
+        return sorted(self._read(paths, Begun.from_json), key=lambda start: (start.attempt, start.work, start.start_id))
+
     def finished_starts(self, namespace: Namespace, batch_id: str) -> list[Start]:
         """All starts that ended well, whether they count or not, those of the oldest attempt first."""
         works = joined(self.root, layout.works_folder(namespace, batch_id))

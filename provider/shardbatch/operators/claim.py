@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -13,6 +14,7 @@ from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from shardbatch.core.looks import LookAgain, Looks
 from shardbatch.errors import ConfigurationError
+from shardbatch.hooks.declared import declared
 from shardbatch.hooks.renamed import renamed
 from shardbatch.operators.claim_wait import ClaimWait, at
 from shardbatch.operators.come_back import SLACK, ComesBack
@@ -76,6 +78,14 @@ class ClaimOperator(ComesBack):
             )
         self.wait = wait
         self._waited = ClaimWait()
+        # Of a DAG, Airflow's API server has no more than what is serialized. A text, since Airflow wraps a mapping.
+        self.shardbatch_application = json.dumps(declared(self.spec()).to_json())
+
+    @classmethod
+    def get_serialized_fields(cls) -> frozenset[str]:
+        """What Airflow keeps of the task in the serialized DAG: also what the Streams page reads."""
+        fields: frozenset[str] = super().get_serialized_fields()  # type: ignore[no-untyped-call]
+        return fields | {"shardbatch_application"}
 
     def step(self, context: Context, looks: Looks | None) -> list[dict[str, str]]:
         """Claim, and return the read tasks to start."""

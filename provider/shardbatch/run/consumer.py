@@ -18,9 +18,18 @@ from shardbatch.core.limits import ReadLimits
 from shardbatch.core.metrics import Measure, unmeasured
 from shardbatch.core.owner import ResetHolder
 from shardbatch.core.policies import ClaimOptions, Outputs, Policies
-from shardbatch.core.ports import SYSTEM_CLOCK, Clock, Landing, LeaseStore, Liveness, Say, Source, Verdict
+from shardbatch.core.ports import (
+    SYSTEM_CLOCK,
+    Clock,
+    Landing,
+    LeaseStore,
+    Liveness,
+    Source,
+    Verdict,
+)
 from shardbatch.core.position import TRIM_HORIZON, Position
 from shardbatch.core.rows import APPLICATION, BATCH, SCHEMA_VERSION, SHARD_LEASE, Key, Namespace
+from shardbatch.core.say import Say, Show, unshown
 from shardbatch.errors import ApplicationRemoved, ApplicationUnknown, OwnerUnknown, StoreNotFound, UnsupportedSchema
 
 log = logging.getLogger("shardbatch")
@@ -134,6 +143,7 @@ class Consumer(Rows):
     say: Say = log.info
     warn: Say = log.warning
     measure: Measure = unmeasured
+    show: Show = unshown
 
     def close(self) -> None:
         """Close the connections of the source and the store."""

@@ -14,6 +14,8 @@ from shardbatch.run.consumer import Consumer
 #: Seconds between two lines: with the time that saying one takes, never more than 15.
 EVERY = 14.0
 MB = 1_000_000
+#: Shards at work that are shown by name, those furthest behind; more are in the sums only.
+MOST_SHOWN = 50
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,9 @@ class Progress:
             self._shards[shard_id] = replace(self._shards[shard_id], over=True)
 
     def tell(self) -> None:
-        """Say how far the task has come, and how fast since it was said before."""
+        """Say how far the task has come, and how fast since it was said before; and show the same numbers."""
         self._consumer.say(self._line())
+        self._consumer.show(self._numbers())
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -111,6 +114,22 @@ class Progress:
                 self._rest(shards),
             )
         )
+
+    def _numbers(self) -> dict[str, object]:
+        """The same as plain JSON. Of each shard at work: records, bytes, and how far it is from its end in ms."""
+        with self._lock:
+            shards = dict(self._shards)
+        at_work = [(name, one) for name, one in shards.items() if one.begun and not one.over]
+        at_work.sort(key=lambda item: -1 if item[1].behind_ms is None else item[1].behind_ms, reverse=True)
+        return {
+            "group": self._group,
+            "at_ms": self._consumer.now_ms(),
+            "records": sum(one.records for one in shards.values()),
+            "bytes": sum(one.bytes for one in shards.values()),
+            "shards": len(shards),
+            "over": sum(one.over for one in shards.values()),
+            "reading": {name: [one.records, one.bytes, one.behind_ms] for name, one in at_work[:MOST_SHOWN]},
+        }
 
     def _rest(self, shards: dict[str, _Seen]) -> str:
         """What remains."""

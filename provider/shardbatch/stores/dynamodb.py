@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore import exceptions as failed
@@ -141,6 +142,12 @@ class DynamoDBStore:
             if all(columns.get(name) == value for name, value in equal.items()):
                 yield row_type(table).from_columns(columns)
 
+    def latest(self, table: Table, namespace: Namespace, scope: str, limit: int) -> Iterator[Row]:
+        """The last rows of a namespace and scope, the last one first, page by page."""
+        found = self._query(table, namespace, scope, {}, ScanIndexForward=False)
+        for item in islice(found, limit):
+            yield row_type(table).from_columns(columns_of(table, item))
+
     def applications(self) -> Iterator[Columns]:
         """The columns of every namespace's application row: a scan, at half the price of consistent reads."""
         for item in self._pages(
@@ -240,7 +247,9 @@ class DynamoDBStore:
 
         return self._writes.ask(repr(self), judged)
 
-    def _query(self, table: Table, namespace: Namespace, scope: str | None, equal: Mapping[str, str]) -> Iterator[Item]:
+    def _query(
+        self, table: Table, namespace: Namespace, scope: str | None, equal: Mapping[str, str], **order: bool
+    ) -> Iterator[Item]:
         """All items of a kind in a scope, or in all, those that differ from ``equal`` left out by the server."""
         names = {"#pk": "pk", "#sk": "sk"}
         values = {":pk": {"S": str(namespace)}, ":sk": {"S": sort_prefix(table, scope)}}
@@ -255,6 +264,7 @@ class DynamoDBStore:
             ExpressionAttributeNames=names,
             ExpressionAttributeValues=values,
             **asked,
+            **order,
         )
 
     def _find(self, table: Table, namespace: Namespace, scope: str | None, value: str) -> Iterator[Item]:

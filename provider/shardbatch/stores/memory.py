@@ -95,6 +95,15 @@ class MemoryStore:
                 return
             last = page[-1]
 
+    def latest(self, table: Table, namespace: Namespace, scope: str, limit: int) -> Iterator[Row]:
+        """The last rows of a namespace and scope, the last one first."""
+        start = (namespace.app_name, namespace.stream_name, scope)
+        with self.memory.lock:
+            rows = self._table(table)
+            last = sorted((address for address in rows if address[: len(start)] == start), reverse=True)[:limit]
+            found = [dict(rows[address]) for address in last]
+        yield from (row_type(table).from_columns(columns) for columns in found)
+
     def applications(self) -> Iterator[Columns]:
         """The columns of every namespace's application row."""
         with self.memory.lock:

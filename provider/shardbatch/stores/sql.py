@@ -122,6 +122,23 @@ class SQLStore:
         for columns in self._pages(query, [sql.c[name] for name in table.key if name not in fixed]):
             yield row_type(table).from_columns(columns)
 
+    def latest(self, table: Table, namespace: Namespace, scope: str, limit: int) -> Iterator[Row]:
+        """The last rows of a namespace and scope, the last one first, one statement a page."""
+        sql = self._table(table)
+        fixed = {"app_name": namespace.app_name, "stream_name": namespace.stream_name, table.key[0]: scope}
+        query = sa.select(*self._columns(table)).where(*(sql.c[name] == value for name, value in fixed.items()))
+        key = sql.c[table.key[-1]]
+        asked = query
+        while limit > 0:
+            size = min(limit, self.page_size)
+            page = self._ask(asked.order_by(key.desc()).limit(size))
+            for columns in page:
+                yield row_type(table).from_columns(columns)
+            if len(page) < size:
+                return
+            limit -= size
+            asked = query.where(key < page[-1][key.name])
+
     def applications(self) -> Iterator[Columns]:
         """The columns of every namespace's application row."""
         sql = self._table(APPLICATION)

@@ -18,7 +18,7 @@ from shardbatch.tasks.liveness import task_states
 
 if TYPE_CHECKING:
     from shardbatch.core.batch import Batch, Recorded
-    from shardbatch.core.ports import Say
+    from shardbatch.core.say import Say
     from shardbatch.submit.attempt import Attempt
 
 #: States of a task whose application is wanted.

@@ -24,6 +24,7 @@ from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import Stream
 from shardbatch.tasks.liveness import liveness
 from shardbatch.tasks.metrics import Meter
+from shardbatch.tasks.reading import shown_in
 from shardbatch.tasks.run_request import RunRequest, request_of
 from shardbatch.tasks.steps import Steps
 
@@ -134,7 +135,8 @@ class ApplicationSpec:
         try:
             request = self.request(context, store)
             owner = self.owner(context, request.mode)
-            consumer = self.consumer(owner, request, store, say or log, measure or unmeasured)
+            found = self.consumer(owner, request, store, say or log, measure or unmeasured)
+            consumer = replace(found, show=shown_in(context.get("task_state_store"), found.warn))
         except BaseException:
             store.close()
             raise

@@ -169,3 +169,16 @@ def test_a_list_of_every_scope_is_filtered_by_columns(store: Any, namespace: Nam
     assert found(owner="w1") == [(scope, f"b-{n}") for scope in sorted(SCOPES[:3]) for n in (1, 3)]
     assert found(owner="w1", state="COMMITTED") == [(scope, "b-3") for scope in sorted(SCOPES[:3])]
     assert found(owner="w2") == []
+
+
+def test_the_latest_rows_come_last_first_and_no_more_than_asked_for(store: Any, namespace: Namespace) -> None:
+    # pages of 3 rows
+    rows = [frozen(namespace, f"b-{n:02}", "w1") for n in range(11)]
+    for each in rows:
+        assert store.create(each)
+    assert store.create(dataclasses.replace(frozen(namespace, "b-99", "w1"), scope="another run"))
+    newest_first = sorted(rows, key=lambda each: each.batch_id, reverse=True)
+    for limit in (1, 3, 4, 11, 50):
+        assert list(store.latest(BATCH, namespace, "", limit)) == newest_first[:limit]
+    assert [each.batch_id for each in store.latest(BATCH, namespace, "another run", 5)] == ["b-99"]
+    assert list(store.latest(BATCH, namespace, "no such run", 5)) == []

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from shardbatch.core.manifest import MANIFEST_VERSION, Manifest, ShardSlice, digest, totals_of
+from shardbatch.core.manifest import MANIFEST_VERSION, Manifest, ShardSlice, digest, plain, slice_in, totals_of
 from shardbatch.core.position import SHARD_END, TRIM_HORIZON, after
 from shardbatch.core.slice import Gap, LandedFile, Oddities, Slice
 from shardbatch.errors import StagingError, UnsupportedSchema
@@ -113,3 +114,27 @@ def test_five_thousand_shards_stay_a_small_document() -> None:
 
     assert len(content) < 4 << 20
     assert len(Manifest.loads(content).files) == 5_000
+
+
+def test_the_slice_of_one_shard_is_found_without_the_others() -> None:
+    made = manifest(12)
+    content = made.dumps()
+    for entry in made.slices:
+        assert slice_in(content, entry.slice.shard_id) == entry.slice
+    assert slice_in(content, "shard-") is None
+    assert slice_in(content, "shard-12") is None
+    assert slice_in(manifest(1).dumps(), "shard-1") is None  # named as a child only
+
+
+def test_a_shard_whose_id_needs_quotes_is_found_too() -> None:
+    odd = Slice('sh"ard-é', TRIM_HORIZON, after("9"), ended=False, gaps=(Gap(TRIM_HORIZON, reason='{"after":"x"}'),))
+    content = replace(manifest(2), slices=(*manifest(2).slices, ShardSlice(odd))).dumps()
+    assert slice_in(content, odd.shard_id) == odd
+
+
+def test_as_plain_json_it_is_the_same_document() -> None:
+    assert plain(manifest().dumps()) == manifest().to_json()
+    with pytest.raises(UnsupportedSchema):
+        plain(manifest().dumps().replace(b'"schema_version":"1.1"', b'"schema_version":"2.0"'))
+    with pytest.raises(StagingError, match="not a manifest"):
+        plain(b"[]")

@@ -158,3 +158,26 @@ def test_a_task_tells_it_while_no_answer_comes_and_once_for_all_its_shards(
 
 def test_a_line_comes_at_least_every_15_seconds_though_saying_it_takes_some_time() -> None:
     assert 10 <= progress.EVERY < 15
+
+
+def test_the_same_numbers_are_shown_to_those_who_look_from_outside(tmp_path: Path) -> None:
+    shown: list[Any] = []
+    told = Told(tmp_path, shards=4, show=shown.append)
+    told.came("s0", 1000, 20 * MB, 900)
+    told.came("s1", 500, 5 * MB, None)
+    told.came("s2", 5, 50, 0)
+    told.progress.over("s2")
+    told.progress.tell()
+    assert {name: shown[0][name] for name in ("group", "records", "bytes", "shards", "over")} == {
+        "group": "g0", "records": 1505, "bytes": 25 * MB + 50, "shards": 4, "over": 1,
+    }  # fmt: skip
+    assert shown[0]["reading"] == {"s0": [1000, 20 * MB, 900_000], "s1": [500, 5 * MB, None]}
+
+
+def test_of_very_many_shards_those_furthest_behind_are_shown(tmp_path: Path) -> None:
+    shown: list[Any] = []
+    told = Told(tmp_path, shards=progress.MOST_SHOWN + 10, show=shown.append)
+    for number in range(progress.MOST_SHOWN + 10):
+        told.came(f"s{number}", 1, 1, number)
+    told.progress.tell()
+    assert set(shown[0]["reading"]) == {f"s{number}" for number in range(10, progress.MOST_SHOWN + 10)}

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one application that a request is about, once it is seen that the user may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends
+
+from shardbatch.control.overview import Look, Overview, look, overview
+from shardbatch.control.shard_table import ShardRow, shard_table
+from shardbatch.core.owner import Owner
+from shardbatch.core.ports import LeaseStore
+from shardbatch.core.rows import Namespace
+from shardbatch.core.watermark import Watermark, watermark
+from shardbatch.errors import ApplicationUnknown, ConfigurationError, ShardbatchError
+from shardbatch.hooks.names import namespace_of
+from shardbatch.hooks.settings import default_staging
+from shardbatch.hooks.staging import Staging
+from shardbatch_plugin.web.access import Access, AccessDep
+from shardbatch_plugin.web.known import DagGroup, Known, deployment_of, known, visible
+from shardbatch_plugin.web.stores import Place, store_asker
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The rows of an application as of a moment ago, and what follows from them, which is worked out once for all."""
+
+    look: Look
+
+    @cached_property
+    def watermark(self) -> Watermark:
+        """Up to when all is committed."""
+        return watermark(self.look.application, self.look.leases)
+
+    @cached_property
+    def overview(self) -> Overview:
+        """The application in a few numbers."""
+        return overview(self.look)
+
+    @cached_property
+    def table(self) -> list[ShardRow]:
+        """All of its shards."""
+        return shard_table(self.look.leases, self.look.application, self.look.undecided)
+
+
+@dataclass
+class Chosen:
+    """An application in its store, and what the user may do there.
+
+    ``groups`` are its groups in this deployment, whether the user may read
+    their DAGs or not.
+    """
+
+    access: Access
+    known: Known
+    place: Place
+    namespace: Namespace
+    seen: Seen
+    groups: frozenset[DagGroup]
+
+    @property
+    def look(self) -> Look:
+        """Its rows as of a moment ago."""
+        return self.seen.look
+
+    @property
+    def table(self) -> list[ShardRow]:
+        """All of its shards."""
+        return self.seen.table
+
+    @property
+    def dag_ids(self) -> frozenset[str]:
+        """Its DAGs here."""
+        return frozenset(group.dag_id for group in self.groups)
+
+    @property
+    def may_act(self) -> bool:
+        """Whether the user may act on some of it."""
+        return self.access.acts(self.dag_ids)
+
+    def may_act_on(self, owner: str | None) -> bool:
+        """Whether the user may act on what this owner has."""
+        found = self.owner_here(owner)
+        return self.access.acts(self.dag_ids, found.dag_id if found is not None else None)
+
+    def owner_here(self, owner: str | None) -> Owner | None:
+        """The owner of a text, if it is a run of this deployment."""
+        found = Owner.parse(owner or "")
+        here = deployment_of(self.place.leases)
+        return found if found is not None and here and found.deployment == here else None
+
+    @property
+    def staging(self) -> Staging | None:
+        """Its staging folder: as a DAG declares it, else the deployment's.
+
+        :raises ConfigurationError: if the setting cannot be read.
+        """
+        declaration = self.known.declarations.get((self.place.key, self.namespace))
+        return (declaration.staging if declaration else None) or default_staging()
+
+    def ask(self, question: Sequence[Any], read: Callable[[LeaseStore], T], fresh_s: float | None = None) -> T:
+        """Read from the store. What is read is shared with others who ask the same of this application.
+
+        :param fresh_s: seconds for which it is shared, default: a moment.
+        :raises NoAnswer: if it does not answer in time.
+        """
+        return store_asker(self.place).ask((self.namespace, *question), read, fresh_s)
+
+
+def choose(access: AccessDep, store: str, app_name: str, stream_name: str) -> Chosen:
+    """The application of a request's query.
+
+    :raises ApplicationUnknown: if there is none, or the user may not see it: they are not told which.
+    """
+    all_known = known()
+    place = all_known.expect_place(store)
+    try:
+        namespace = namespace_of(app_name, stream_name)
+    except ConfigurationError:
+        raise _unknown() from None
+    declared = all_known.groups_of(store, namespace)
+    try:
+        found = store_asker(place).ask((namespace, "look"), lambda opened: Seen(look(opened, namespace)))
+    except ShardbatchError as error:
+        # Of a store, no more is told to those who may not see what a DAG declares there.
+        if isinstance(error, ApplicationUnknown) or not visible(access, declared):
+            raise _unknown() from None
+        raise
+    groups = all_known.groups_of(store, namespace, found.look.application.claimed_by)
+    if not visible(access, groups):
+        raise _unknown()
+    return Chosen(access, all_known, place, namespace, found, frozenset(groups))
+
+
+def _unknown() -> ApplicationUnknown:
+    return ApplicationUnknown(
+        "There is no such application.", remedy="Go back to the list. Its first claim makes an application."
+    )
+
+
+ChosenDep = Annotated[Chosen, Depends(choose)]
