@@ -285,7 +285,8 @@ class ProtocolError(ShardbatchError):
     """The state of leases and batches forbids this step."""
 
     retryable = False
-    #: Who has the batch that it is about, as its row says; empty if it is about none.
+    #: The batch that it is about, and who has that, as its row says; both empty if it is about none.
+    batch_id: str = ""
     owner: str = ""
 
 

@@ -250,7 +250,9 @@ class StreamBatch(TaskGroup):
             "default_args": self.default_args,
             "trigger_rule": TriggerRule.ALL_SUCCESS,
         }
-        return ReportOperator(problems=commit.output, **{**self._own("report"), **beside})
+        report = ReportOperator(problems=commit.output, **{**self._own("report"), **beside})
+        report.spec = self.spec
+        return report
 
     def _asset(self) -> Any:
         return committed_batches(self.app_name, self.stream.stream_name)

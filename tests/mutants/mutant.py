@@ -18,7 +18,8 @@ class StaleMutant(Exception):
 
 @dataclass(frozen=True)
 class Mutant:
-    """``old`` and ``new`` are a whole line without its indentation; ``file`` is relative to the sources.
+    """``old`` and ``new`` are a whole line without its indentation; ``file`` is relative to the sources, or begins with
+    ``plugins/``.
 
     ``tiers`` should notice it. ``first`` names files of tests below ``tests`` that are run before all others: where it
     was caught last time.
@@ -35,7 +36,7 @@ class Mutant:
     @property
     def path(self) -> Path:
         """The file, relative to the project."""
-        return SOURCES / self.file
+        return Path(self.file) if self.file.startswith("plugins/") else SOURCES / self.file
 
     def applied(self, text: str) -> str:
         """The file's text with the line changed.

@@ -21,6 +21,7 @@ from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.settings import default_staging
 from shardbatch.hooks.staging import Staging
 from shardbatch_plugin.web.access import Access, AccessDep
+from shardbatch_plugin.web.found import is_there
 from shardbatch_plugin.web.known import DagGroup, Known, deployment_of, known, visible
 from shardbatch_plugin.web.stores import Place, store_asker
 
@@ -85,9 +86,11 @@ class Chosen:
         return self.access.acts(self.dag_ids)
 
     def may_act_on(self, owner: str | None) -> bool:
-        """Whether the user may act on what this owner has."""
+        """Whether the user may act on what this owner has. What the run of a DAG has that is gone is as if no run had
+        it."""
         found = self.owner_here(owner)
-        return self.access.acts(self.dag_ids, found.dag_id if found is not None else None)
+        there = found is not None and is_there(found.dag_id)
+        return self.access.acts(self.dag_ids, found.dag_id if found is not None and there else None)
 
     def owner_here(self, owner: str | None) -> Owner | None:
         """The owner of a text, if it is a run of this deployment."""

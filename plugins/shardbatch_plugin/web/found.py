@@ -93,6 +93,12 @@ class Dags:
         return [one for key in sorted(kept, key=str) for one in kept[key]]
 
 
+def is_there(dag_id: str) -> bool:
+    """Whether Airflow knows a DAG, be it one whose file is gone."""
+    with create_session() as session:
+        return session.scalar(select(DagModel.dag_id).where(DagModel.dag_id == dag_id)) is not None
+
+
 _dags = Dags()
 
 

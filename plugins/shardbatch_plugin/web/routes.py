@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Body, Depends, Query
 from fastapi.responses import JSONResponse
 
-from shardbatch_plugin.web import detail, listing, one_batch, one_shard, records
+from shardbatch_plugin.web import acting, detail, listing, one_batch, one_shard, places, records
 from shardbatch_plugin.web.access import AccessDep
 from shardbatch_plugin.web.answers import answer
 from shardbatch_plugin.web.chosen import ChosenDep
+from shardbatch_plugin.web.origin import from_the_page
 
 router = APIRouter()
 
@@ -72,3 +73,21 @@ def first_records(
 ) -> JSONResponse:
     """The first records of a slice, for those who may see them."""
     return answer(**records.records(chosen, batch_id, shard_id, count))
+
+
+@router.get("/place")
+def place(
+    access: AccessDep,
+    dag_id: str,
+    run_id: str = "",
+    task_id: str = "",
+    map_index: int = -1,
+) -> JSONResponse:
+    """Where a DAG, a run or a task of Airflow's pages belongs, and what is wrong there."""
+    return answer(**places.place(access, places.Asked(dag_id, run_id, task_id, map_index)))
+
+
+@router.post("/act", dependencies=[Depends(from_the_page)])
+def act(body: Annotated[dict[str, Any], Body()], access: AccessDep) -> JSONResponse:
+    """Do what a verb does to an application, or only say it."""
+    return answer(**acting.act(access, acting.Asked.of(body)))

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any, Generic, TypeVar
 
 from shardbatch.core.ports import Landing, LeaseStore
 from shardbatch.errors import ShardbatchError
-from shardbatch.hooks.leases import DynamoDBLeases, Leases, existing_store
+from shardbatch.hooks.leases import DynamoDBLeases, Leases, existing_store, store_digest
 from shardbatch.hooks.staging import Staging
 
 S = TypeVar("S")
@@ -46,7 +46,7 @@ class Place:
     @cached_property
     def key(self) -> str:
         """A short digest, which tells this place from others and shows nothing of it."""
-        return _digest(replace(self.leases, create=True).to_json())
+        return store_digest(self.leases)
 
     @property
     def label(self) -> str:

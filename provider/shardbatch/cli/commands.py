@@ -16,7 +16,6 @@ from shardbatch.cli.opened import (
     chosen_of,
     foreseen,
     leases_named,
-    liveness_of,
     named,
     opened,
     opened_store,
@@ -28,11 +27,11 @@ from shardbatch.control import applications as listing
 from shardbatch.control import status as statuses
 from shardbatch.control.action import Done
 from shardbatch.control.position_verbs import IMPORT_POSITIONS
-from shardbatch.control.replay_run import note_replay, plan_replay
 from shardbatch.control.verb import Verb
 from shardbatch.control.verbs import MIGRATE, REPLAY
 from shardbatch.core.ports import SYSTEM_CLOCK
 from shardbatch.tasks import actions
+from shardbatch.tasks.metadata_liveness import liveness_of
 
 LEFT = 3
 #: Of an application with hundreds of shards as many lines.
@@ -128,20 +127,14 @@ def _tell(args: Arguments, found: Sequence[Done]) -> None:
 
 def replay(args: Arguments) -> None:
     """``airflow shardbatch replay``"""
-    from shardbatch.cli import replay as replays
-    from shardbatch.hooks.settings import deployment_id
-    from shardbatch.tasks.replay import files_of
+    from shardbatch.tasks import replay_start
 
     chosen = chosen_of(REPLAY, args)
     with opened(args) as (store, namespace):
-        deployment = deployment_id(leases_named(args.leases))
-        planned = plan_replay(store, namespace, deployment=deployment, files=files_of, dry_run=not args.yes, **chosen)
-        if args.yes:
-            actor = person()
-            replays.start(
-                planned, actor=actor, note=note_replay(store, namespace, planned, actor=actor, reason=args.reason)
-            )
-    found = replace(planned, result="started" if args.yes else planned.result)
+        leases = leases_named(args.leases)
+        found = replay_start.replay(
+            store, namespace, leases, actor=person(), reason=args.reason, preview=not args.yes, **chosen
+        )
     answer.show_rows(args.output, [found], tables.replays([found]))
     if not args.yes:
         sys.stderr.write("This is a preview; nothing was changed. Give --yes and --reason to do it.\n")

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from shardbatch.control import applications as listing
-from shardbatch.core.ports import LeaseStore, Liveness, Verdict
+from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import Namespace
-from shardbatch.errors import ConfigurationError, OwnerUnknown, ShardbatchError
+from shardbatch.errors import ConfigurationError, ShardbatchError
 
 if TYPE_CHECKING:
     from shardbatch.control.verb import Verb
@@ -78,24 +78,6 @@ def stream_named(args: Arguments, store: LeaseStore, namespace: Namespace) -> St
     if row is None or not is_known(row.stream_id):
         return None
     return stream_at(row.stream_id, args.conn_id or None, args.region)
-
-
-def liveness_of(leases: Leases) -> Liveness:
-    """Whether an owner is over, read in Airflow's own database, once a verb asks.
-
-    It raises :class:`OwnerUnknown` where that cannot be read, or it is not known which deployment this is.
-    """
-    from shardbatch.hooks.settings import deployment_id
-    from shardbatch.tasks.metadata_liveness import metadata_liveness
-
-    def ask(owner: str) -> Verdict:
-        try:
-            deployment = deployment_id(leases)
-        except ConfigurationError as error:
-            raise OwnerUnknown(str(error), remedy="") from error
-        return metadata_liveness(deployment)(owner)
-
-    return ask
 
 
 def named(args: Arguments) -> Namespace:

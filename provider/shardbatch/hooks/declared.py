@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from shardbatch.hooks.leases import DynamoDBLeases, Leases, SQLLeases, leases_from
+from shardbatch.hooks.leases import KINDS, Leases, leases_from
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.stream_literals import stream_to_json
 
@@ -61,7 +61,7 @@ def declared(spec: ApplicationSpec) -> Declared:
         app_name=spec.app_name,
         stream_name=spec.stream.stream_name,
         group_id=spec.group_id,
-        leases=spec.leases if type(spec.leases) in (SQLLeases, DynamoDBLeases) else None,
+        leases=spec.leases if type(spec.leases) in KINDS.values() else None,
         staging=spec.staging if type(spec.staging) is Staging else None,
         stream=stream_to_json(spec.stream),
     )

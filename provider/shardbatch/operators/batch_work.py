@@ -17,7 +17,7 @@ from shardbatch.hooks.templates import renderer
 from shardbatch.operators.end_record import Bound, record_ends, work_of
 from shardbatch.operators.explained import Explained
 from shardbatch.operators.failure import final_errors
-from shardbatch.operators.links import lead_to_owner
+from shardbatch.operators.links import lead_to, lead_to_owner
 from shardbatch.operators.rendering import place
 from shardbatch.submit.attempt import Attempt, Heartbeat
 from shardbatch.submit.output import Output
@@ -151,6 +151,7 @@ class BatchWork(Explained):
         order = self._order_of(context)
         self._prepare(context, order)
         self._rendered = spec = self.spec.rendered(renderer(self, context))
+        lead_to(self, spec, order.batch_id)
         attempt = Attempt.of(spec, context, order.batch_id, order.attempt, order.work)
         try:
             if not attempt.my_turn():

@@ -18,6 +18,7 @@ from shardbatch.hooks.declared import declared
 from shardbatch.hooks.renamed import renamed
 from shardbatch.operators.claim_wait import ClaimWait, at
 from shardbatch.operators.come_back import SLACK, ComesBack
+from shardbatch.operators.links import lead_to_batch
 from shardbatch.operators.rendering import place
 from shardbatch.operators.step import SUMMARY
 from shardbatch.tasks.deadline import deadline_of
@@ -148,6 +149,7 @@ class ClaimOperator(ComesBack):
     def _told(self, context: Context, found: Claim, now_ms: int) -> list[dict[str, str]]:
         """Push what the other tasks need, and return the read tasks to start."""
         ti = context["ti"]
+        lead_to_batch(self, found.batch_id)
         ti.xcom_push(key="batch_id", value=found.batch_id or "")  # an XCom that is None counts as missing
         ti.xcom_push(key="outcome", value=found.outcome.value)
         ti.xcom_push(key="claim_id", value=uuid4().hex)

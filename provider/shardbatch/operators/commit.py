@@ -15,10 +15,11 @@ from shardbatch.core.shortlist import shortened, shortlist
 from shardbatch.core.start import Work
 from shardbatch.errors import GapFound, ShardbatchError, ShardsFailed, WorkFailed
 from shardbatch.hooks.renamed import renamed
+from shardbatch.hooks.templates import renderer
 from shardbatch.operators.end_record import works_of
 from shardbatch.operators.explained import Explained
 from shardbatch.operators.failure import final_errors
-from shardbatch.operators.links import BatchLink
+from shardbatch.operators.links import BatchLink, lead_to, lead_to_batch
 from shardbatch.operators.step import SUMMARY, Step
 from shardbatch.tasks.asset_event import clearing_of, is_out
 from shardbatch.tasks.liveness import TASK_FINAL, task_states
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from shardbatch.core.watermark import Watermark
+    from shardbatch.tasks.application import ApplicationSpec
     from shardbatch.tasks.steps import Committed, Steps
 
 FAILED = frozenset({"failed", "upstream_failed"})
@@ -94,6 +96,7 @@ class CommitOperator(Step):
             ti.xcom_pull(task_ids=self.freeze_task, key=key) for key in ("batch_id", "attempt", "record_count")
         )
         with self.open(context) as steps:
+            lead_to_batch(self, batch_id)
             if records is None:
                 raise WorkFailed(
                     f"Task {self.freeze_task} left no outputs, so it is not known what there is to commit.",
@@ -246,9 +249,13 @@ class ReportOperator(Explained):
     def __init__(self, *, problems: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.problems = problems
+        #: The application of the group that it stands behind, unless it is wired by hand.
+        self.spec: ApplicationSpec | None = None
 
     def execute(self, context: Context) -> None:
         """Fail with all problems in one error, or do nothing."""
+        if self.spec is not None:
+            lead_to(self, self.spec.rendered(renderer(self, context)))
         with final_errors():
             if self.problems is None:
                 raise WorkFailed(

@@ -24,7 +24,7 @@ from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import Stream
 from shardbatch.hooks.templates import renderer
 from shardbatch.operators.failure import final_errors
-from shardbatch.operators.links import add_link
+from shardbatch.operators.links import add_link, lead_to
 from shardbatch.operators.reconnection import bind_reconnection
 from shardbatch.tasks.application import ApplicationSpec
 
@@ -176,6 +176,7 @@ class _Ending:
             note = {"id": str(ti.id), "batch_id": batch_id, "attempt": attempt, "moved": moved}
             if memory is not None and batch_id:
                 memory.set(BOUND, note)
+        lead_to(ti.task, self._spec.rendered(renderer(ti.task, context)), note["batch_id"])
         self._bound[str(ti.id)] = None
         if note["batch_id"]:
             bound = Bound(str(note["batch_id"]), int(note["attempt"]), str(ti.id))

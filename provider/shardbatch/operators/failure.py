@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from shardbatch.core.shortlist import shortened
 from shardbatch.errors import ShardbatchError
 from shardbatch.masking import masked
+from shardbatch.tasks.task_error import leave
 
 log = logging.getLogger("shardbatch")
 
@@ -29,6 +30,7 @@ def final_errors() -> Iterator[None]:
         yield
     except ShardbatchError as error:
         if error.retryable:
+            leave(error, error.message + _cause(error))
             raise
         log.debug("The task ends for good.", exc_info=error)
         # Airflow shows every exception of a chain with its frames. This one says what happened and what to do.
@@ -41,6 +43,7 @@ def final(error: ShardbatchError, text: str = "") -> AirflowFailException:
 
     :param text: instead of the error's own.
     """
+    leave(error, (text or error.message) + _cause(error))
     named: type[AirflowFailException] = type(
         type(error).__name__, (AirflowFailException,), {"__module__": type(error).__module__}
     )

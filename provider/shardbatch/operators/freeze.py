@@ -13,6 +13,7 @@ from shardbatch.core import handover
 from shardbatch.errors import ReplayRefused
 from shardbatch.hooks.renamed import renamed
 from shardbatch.operators.come_back import ComesBack
+from shardbatch.operators.links import lead_to_batch
 from shardbatch.operators.rendering import as_text
 from shardbatch.submit.leftovers import LeftOvers, working_in
 from shardbatch.tasks.liveness import TASK_FINAL, instances, task_states
@@ -103,6 +104,7 @@ class FreezeOperator(ComesBack):
                 first=ti.try_number == 1,
                 looks=looks,
             )
+        lead_to_batch(self, frozen.batch_id)
         outputs = outputs_of(frozen)
         for key, value in outputs.items():
             context["ti"].xcom_push(key=key, value=value)

@@ -14,7 +14,7 @@ from shardbatch.hooks.leases import Leases
 from shardbatch.hooks.staging import Staging
 from shardbatch.hooks.streams import Stream
 from shardbatch.operators.failure import final_errors
-from shardbatch.operators.links import BatchLink, lead_to_owner
+from shardbatch.operators.links import BatchLink, lead_to, lead_to_owner
 from shardbatch.operators.rendering import RendersOnce, place
 from shardbatch.tasks.application import ApplicationSpec
 
@@ -101,6 +101,7 @@ class Step(RendersOnce):
         with final_errors():
             spec = self.spec()
             spec.require_name()
+            lead_to(self, spec)
             meter = spec.meter(context)
             with meter.step(self.step_name), spec.open(context, self.log, meter) as opened:
                 meter.runs_in(opened.owner.mode)

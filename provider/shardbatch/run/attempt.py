@@ -100,7 +100,7 @@ def write(rows: Rows, batch_id: str, change: Callable[[Batch], Batch]) -> Batch:
 def lost(batch: Batch) -> ProtocolError:
     """The error for a batch that its caller may not work on: another owner has it, or it waits for a person."""
     error = _lost(batch)
-    error.owner = batch.owner
+    error.batch_id, error.owner = batch.batch_id, batch.owner
     return error
 
 

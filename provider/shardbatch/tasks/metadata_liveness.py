@@ -10,12 +10,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from shardbatch.core.ports import Liveness
-from shardbatch.errors import OwnerUnknown
+from shardbatch.core.ports import Liveness, Verdict
+from shardbatch.errors import ConfigurationError, OwnerUnknown
 from shardbatch.tasks.liveness import answered, in_group
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
+
+    from shardbatch.hooks.leases import Leases
+
+
+def liveness_of(leases: Leases) -> Liveness:
+    """The question for owners of this deployment, as far as a lease store tells which one this is.
+
+    It raises :class:`OwnerUnknown` once it is asked, if that is not known or the database cannot be read.
+    """
+    from shardbatch.hooks.settings import deployment_id
+
+    def ask(owner: str) -> Verdict:
+        try:
+            deployment = deployment_id(leases)
+        except ConfigurationError as error:
+            raise OwnerUnknown(str(error), remedy="") from error
+        return metadata_liveness(deployment)(owner)
+
+    return ask
 
 
 def metadata_liveness(deployment: str) -> Liveness:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
+from shardbatch import SQLLeases
+from shardbatch.hooks.leases import store_digest
 from shardbatch.local import FaultKind
 from tests.support.airflow_instance import Deployment
 from tests.support.waiting import wait_until
@@ -268,7 +269,8 @@ def test_a_missing_staging_folder_is_named_and_never_made(airflow: Deployment) -
     assert airflow.client.wait_for_task("no_staging", run_id, "batch.claim", ["failed"])["try_number"] == 1
     assert not (airflow.folder / "missing").exists()
     # The link stands there after a failure, too.
-    assert airflow.links("no_staging", run_id, "claim") == {"Batch": f"/dags/no_staging/runs/{quote(run_id, safe='')}"}
+    address = f"/plugin/streams#/app/{store_digest(SQLLeases('leases_local'))}/test/no_staging"
+    assert airflow.links("no_staging", run_id, "claim") == {"Batch": address}
 
 
 def test_no_secret_and_no_record_in_metadata_or_logs(airflow: Deployment) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from shardbatch import SQLLeases
+from shardbatch.hooks.leases import store_digest
 from shardbatch.tasks.lineage import FACET
 from tests.support.airflow_instance import PATIENCE, Deployment
 from tests.support.statsd import Sent
@@ -91,6 +93,10 @@ def test_openlineage_is_told_of_the_ranges_on_their_way_from_the_stream_to_its_r
 @pytest.mark.parametrize(
     ("task", "map_index"), [("claim", -1), ("read", 0), ("read", 1), ("freeze", -1), ("work", -1), ("commit", -1)]
 )
-def test_every_task_links_to_the_run_of_its_batch(airflow: Deployment, run: str, task: str, map_index: int) -> None:
-    address = "/dags/traced/runs/manual__2026-11-01T00%3A00%3A00%2B01%3A00"
+def test_every_task_links_to_its_batch_and_those_before_it_to_the_application(
+    airflow: Deployment, run: str, task: str, map_index: int
+) -> None:
+    address = f"/plugin/streams#/app/{store_digest(SQLLeases('leases_local'))}/test/traced"
+    if task not in ("claim", "read"):
+        address += f"/batch/{airflow.xcom('traced', run, 'freeze', 'batch_id')}"
     assert airflow.links("traced", run, task, map_index)["Batch"] == address

@@ -17,6 +17,7 @@ from shardbatch import KinesisStream, SQLLeases, Staging, errors
 from shardbatch.core.batch import Batch, BatchState
 from shardbatch.core.owner import Owner
 from shardbatch.core.rows import Namespace
+from shardbatch.hooks.leases import store_digest
 from shardbatch.operators.claim import ClaimOperator
 from shardbatch.operators.commit import CommitOperator
 from shardbatch.operators.freeze import FreezeOperator
@@ -137,7 +138,7 @@ def test_each_step_has_its_own_name_in_metrics() -> None:
     }
 
 
-def test_the_link_of_a_step_that_lost_its_batch_leads_to_the_run_that_has_it(
+def test_the_link_of_a_step_leads_to_its_application_and_to_a_batch_that_it_lost(
     connection: Callable[..., None], tmp_path: Path, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__SHARDBATCH__DEPLOYMENT_ID", "prod")
@@ -153,8 +154,9 @@ def test_the_link_of_a_step_that_lost_its_batch_leads_to_the_run_that_has_it(
     step = made(staging=Staging(str(tmp_path)))
     with pytest.raises(AirflowFailException, match="belongs to"), step.open(context):
         raise lost(batch)
-    assert BatchLink().get_link(step, ti_key=context["ti"]) == "/dags/nightly/runs/run%2B2"
+    store = store_digest(SQLLeases("leases_db"))
+    assert BatchLink().get_link(step, ti_key=context["ti"]) == f"/plugin/streams#/app/{store}/etl/orders/batch/b1"
     other = made(staging=Staging(str(tmp_path)))
     with other.open(context):
         pass
-    assert BatchLink().get_link(other, ti_key=context["ti"]) == "/dags/d/runs/r"
+    assert BatchLink().get_link(other, ti_key=context["ti"]) == f"/plugin/streams#/app/{store}/etl/orders"

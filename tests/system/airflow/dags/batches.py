@@ -84,7 +84,7 @@ def make(
     return dag
 
 
-for each in ("failing", "replayed", "events", "isolated", "stopped", "shapes"):
+for each in ("acted", "failing", "replayed", "events", "isolated", "stopped", "shapes"):
     globals()[each] = make(each)
 killed = make("killed", native=True, app_name="{{ '2026' }}")  # which renders to a number for other tasks
 whole = make(  # what is meant for other tasks, and one slot for all reads
