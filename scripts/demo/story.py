@@ -17,9 +17,10 @@ from scripts.demo.flights import Expected, read_flights
 from scripts.demo.folder import DemoFolder
 from scripts.demo.report import Report
 from scripts.demo.stream import DemoStream
-from scripts.demo.watcher import DAG_ID, Watcher
+from scripts.demo.watcher import DAG_ID, NAMESPACE, Watcher
 from scripts.spark_connect import ConnectServer, await_answer
 from shardbatch.core.owner import Owner
+from shardbatch.hooks.leases import SQLLeases, store_digest
 
 #: Seconds without any event after which something must be wrong.
 STUCK_SECONDS = 600.0
@@ -56,6 +57,12 @@ def tell(wishes: Wishes, console: Console) -> bool:
             stream.stop.set()
             airflow.stop()
             console.say("Airflow is ended; Spark and the stream server end now")
+
+
+def streams_page() -> str:
+    """The path of Airflow's UI that shows the demo's application."""
+    place = (store_digest(SQLLeases("leases_db")), NAMESPACE.app_name, NAMESPACE.stream_name)
+    return "/plugin/streams#/app/" + "/".join(place)
 
 
 class _Story:
@@ -189,6 +196,7 @@ class _Story:
     def _stay(self) -> None:
         self.console.show()
         self.console.show(f"    Airflow is left up:  {self.airflow.address}/dags/{DAG_ID}")
+        self.console.show(f"    The Streams page:    {self.airflow.address}{streams_page()}")
         self.console.show("    No login is needed; it listens on this machine only. Ctrl-C ends it.")
         self.console.show(f"    {TRICKLE:,} flights go into the stream every minute. Trigger a run and watch it,")
         self.console.show("    or switch the DAG on: it is paused now, and runs by itself then.")

@@ -81,6 +81,13 @@ def test_the_wheel_is_typed_and_licensed_and_has_no_tests(wheel: zipfile.ZipFile
     assert {each for each in tops if not each.endswith(".dist-info")} == {"shardbatch", "shardbatch_plugin"}
 
 
+def test_the_wheel_has_every_file_of_the_streams_page(wheel: zipfile.ZipFile) -> None:
+    folder = ROOT / "plugins" / "shardbatch_plugin"
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert {path.suffix for path in files} == {".py", ".js", ".css"}
+    assert {str(path.relative_to(folder.parent)) for path in files} <= set(wheel.namelist())
+
+
 @pytest.mark.airflow
 @pytest.mark.parametrize("command", ["providers list", "plugins"])
 def test_airflow_lists_the_provider_and_its_plugin(command: str, tmp_path: Path) -> None:

@@ -43,6 +43,17 @@ def left_up(demo: Demo) -> AirflowClient:
     return client
 
 
+def test_demo_ui_names_the_streams_page_of_its_application(demo_ui: Demo) -> None:
+    client = left_up(demo_ui)
+    found = re.search(r"Streams page: +(\S+)/plugin/streams#/app/(\w+)/([\w-]+)/(\w+)$", demo_ui.text(), re.MULTILINE)
+    assert found is not None
+    address, store, app_name, stream_name = found.groups()
+    assert address == client.address
+    asked = {"store": store, "app_name": app_name, "stream_name": stream_name}
+    answer = client.get("/shardbatch/api/application", **asked)
+    assert answer["application"]["last_commit_ms"] is not None
+
+
 @pytest.mark.long
 def test_demo_ui_takes_runs_by_hand(demo_ui: Demo) -> None:
     client = left_up(demo_ui)

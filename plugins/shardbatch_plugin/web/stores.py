@@ -25,8 +25,9 @@ from shardbatch.hooks.staging import Staging
 S = TypeVar("S")
 T = TypeVar("T")
 
-#: Seconds for which an answer is waited for.
-LIMIT_S = 8.0
+#: Seconds for which an answer is waited for, and for which one is that has just not answered: who looks at the page
+#: again shall not wait for it each time.
+LIMIT_S, SILENT_S = 8.0, 1.0
 #: Seconds for which an answer is given again.
 FRESH_S = 1.5
 #: Questions that one store is asked at a time.
@@ -75,6 +76,7 @@ class Asker(Generic[S]):
         self._opened = opened
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="shardbatch-page")
         self._asked: dict[Hashable, _Asked] = {}
+        self._silent = False
         self._lock = threading.RLock()  # an answer may be there before the question is noted
 
     def begin(self, question: Hashable, read: Callable[[S], T], fresh_s: float | None = None) -> Future[T]:
@@ -109,10 +111,11 @@ class Asker(Generic[S]):
         :raises ShardbatchError: as the reading does.
         """
         try:
-            return begun.result(max(0.0, seconds))
+            return begun.result(max(0.0, min(seconds, SILENT_S) if self._silent else seconds))
         except TimeoutError:
             if begun.done():  # the reading itself ended so
                 raise
+            self._silent = True
             raise NoAnswer(
                 f"{self._name} has not answered for {LIMIT_S:.0f} seconds.",
                 remedy="See that the API server reaches it, as the workers do. The page asks again by itself.",
@@ -126,7 +129,9 @@ class Asker(Generic[S]):
         with self._lock:
             if done.exception() is not None:
                 self._asked.pop(question, None)
-            elif question in self._asked:
+                return
+            self._silent = False
+            if question in self._asked:
                 self._asked[question].until = time.monotonic() + (FRESH_S if fresh_s is None else fresh_s)
 
 
