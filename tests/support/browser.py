@@ -22,6 +22,8 @@ MUST_RUN = ("CI", "SHARDBATCH_NEEDS_BROWSER")
 #: Milliseconds for anything that is waited for, on a machine that is busy with other things.
 PATIENCE = 60_000
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+#: What the browser says of an answer that a busy machine did not give in time. The page tells it, and asks again.
+BUSY = "status of 504"
 WIDE, NARROW = (1400, 900), (820, 1000)
 #: Where Airflow's UI keeps its colour mode: `light`, `dark` or `system`.
 THEME = "theme"
@@ -62,7 +64,7 @@ class Tab:
         self.page.on("request", self._asked)
 
     def _said(self, message: Any) -> None:
-        if message.type == "error":
+        if message.type == "error" and BUSY not in message.text:
             self.wrong.append(f"console: {message.text} ({message.location.get('url', '')})")
 
     def _asked(self, request: Any) -> None:

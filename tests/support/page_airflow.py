@@ -36,6 +36,9 @@ ADMIN = "ada"
 API = "/shardbatch/api"
 #: A proxy of the environment must not be asked for loopback.
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+#: What the page answers in place of a store or folder that is too slow, as all are on a machine that is busy with other
+#: things. It is asked again then, as the page itself does.
+BUSY, TRIES = 504, 20
 #: The stream of the DAG that runs.
 ORDERS = "orders"
 
@@ -95,13 +98,16 @@ class PageAirflow:
             sent["Cookie"] = f"_token={self.session(user)}"
         url = self.address + path + (f"?{urlencode(query)}" if query else "")
         request = urllib.request.Request(url, data=data, method=method, headers={**sent, **(headers or {})})
-        began = time.monotonic()
-        try:
-            with OPENER.open(request, timeout=120) as answer:
-                status, content = answer.status, answer.read()
-        except urllib.error.HTTPError as error:
-            status, content = error.code, error.read()
-        seconds = time.monotonic() - began
+        for _ in range(TRIES):
+            began = time.monotonic()
+            try:
+                with OPENER.open(request, timeout=120) as answer:
+                    status, content = answer.status, answer.read()
+            except urllib.error.HTTPError as error:
+                status, content = error.code, error.read()
+            seconds = time.monotonic() - began
+            if status != BUSY:
+                break
         try:
             return Answer(status, json.loads(content), seconds)
         except ValueError:

@@ -23,6 +23,8 @@ MOST_BYTES = 150_000
 ANSWER = re.compile(r"<!-- answer: (\w+) -->\n(?:\n```json\n(.*?)\n```\n)?", re.DOTALL)
 #: Where another page has the fields.
 ELSEWHERE = {("application", "status")}
+#: Endpoints that need no more than an application.
+LISTS = ("application", "shards", "batches", "completeness", "reading")
 #: Entries of a list that an example shows.
 SHOWN = 2
 VIEWPORT = (1200, 780)
@@ -43,7 +45,7 @@ def answers(airflow: PageAirflow) -> dict[str, Any]:
     assert act.status == 200, act
     return {
         "applications": airflow.read("applications"),
-        **{name: airflow.read(name, **troubles) for name in ("application", "shards", "batches", "completeness")},
+        **{name: airflow.read(name, **troubles) for name in LISTS},
         "batch": airflow.read("batch", **troubles, batch_id=named["batch_id"]),
         "shard": airflow.read("shard", **troubles, shard_id=airflow.troubles["gap"]),
         "records": airflow.read("records", **troubles, **named),

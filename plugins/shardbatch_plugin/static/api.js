@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asks the server. Every failure is an `ApiError` that says what happened and what to do.
-import { lasting } from "./pace.js";
+import { lasting, timeless } from "./pace.js";
 
 export class ApiError extends Error {
   constructor(status, { error, message, remedy }) {
@@ -15,6 +15,11 @@ const UNREACHABLE = {
   error: "Unreachable",
   message: "The server does not answer.",
   remedy: "The page asks again by itself. If this stays, look whether Airflow's API server runs.",
+};
+const NOT_JSON = {
+  error: "NotJson",
+  message: "What answered is not shardbatch.",
+  remedy: "A proxy may want you to log in: reload the page.",
 };
 const BY_STATUS = {
   401: { error: "NotLoggedIn", message: "You are logged out.", remedy: "Log in again." },
@@ -31,20 +36,22 @@ const BY_STATUS = {
 };
 const TOLD = 300;
 
-async function failure(answer) {
-  const text = await answer.text();
-  let body = null;
+function objectOf(text) {
   try {
-    body = JSON.parse(text);
+    return JSON.parse(text);
   } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error; // what follows tells a body that is no JSON
+    if (error instanceof SyntaxError) return null;
+    throw error;
   }
-  if (body && body.message) return new ApiError(answer.status, body);
-  if (BY_STATUS[answer.status]) return new ApiError(answer.status, BY_STATUS[answer.status]);
-  const detail = body && body.detail ? JSON.stringify(body.detail) : text.slice(0, TOLD);
-  return new ApiError(answer.status, {
+}
+
+function failure(status, body, text) {
+  if (body?.message) return new ApiError(status, body);
+  if (BY_STATUS[status]) return new ApiError(status, BY_STATUS[status]);
+  const detail = body?.detail ? JSON.stringify(body.detail) : text.slice(0, TOLD);
+  return new ApiError(status, {
     error: "ServerError",
-    message: `The server answered with status ${answer.status}: ${detail || "no text"}`,
+    message: `The server answered with status ${status}: ${detail || "no text"}`,
     remedy: "The log of Airflow's API server has the reason.",
   });
 }
@@ -57,26 +64,30 @@ export class Api {
 
   async send(path, options) {
     let answer;
+    let text;
     try {
       answer = await fetch(new URL(path, this.home), { credentials: "same-origin", ...options });
+      text = await answer.text();
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new ApiError(0, UNREACHABLE);
     }
-    if (!answer.ok) throw await failure(answer);
-    return answer.text();
+    const body = objectOf(text);
+    if (!answer.ok) throw failure(answer.status, body, text);
+    if (body === null) throw new ApiError(answer.status, NOT_JSON);
+    return { body, text };
   }
 
-  /** An answer as an object, and what of its text lasts, to tell whether anything changed. */
+  /** An answer as an object, with its text as far as it tells whether anything changed. */
   async get(name, query, signal) {
     const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined);
-    const text = await this.send(`${name}?${new URLSearchParams(given)}`, { signal });
-    return { data: JSON.parse(text), lasting: lasting(text) };
+    const { body, text } = await this.send(`${name}?${new URLSearchParams(given)}`, { signal });
+    return { data: body, lasting: lasting(text), timeless: timeless(text) };
   }
 
   /** Acts, or previews. */
   async act(body) {
     const headers = { "Content-Type": "application/json", "X-Shardbatch": "act" };
-    return JSON.parse(await this.send("act", { method: "POST", headers, body: JSON.stringify(body) }));
+    return (await this.send("act", { method: "POST", headers, body: JSON.stringify(body) })).body;
   }
 }

@@ -87,7 +87,7 @@ function list(data, context) {
   const seen = data.applications.filter(matches);
   return h(
     "div",
-    { class: "scroll wide", tabindex: "0", role: "group", "aria-label": "Applications" },
+    { class: "scroll wide", key: "list", tabindex: "0", role: "group", "aria-label": "Applications" },
     h(
       "table",
       { class: "cards applications", "aria-label": "Applications" },

@@ -77,7 +77,7 @@ const gapText = (gap) =>
       h(
         "span",
         null,
-        `${name.replaceAll("_", " ")} `,
+        `${name.replace(/_ms$/, "").replaceAll("_", " ")} `,
         h("code", null, name.endsWith("_ms") ? utc(value) : String(value)),
       ),
     );

@@ -13,7 +13,6 @@ export function widget(key, make, data, attributes) {
 }
 
 const shown = (child) => child !== null && child !== undefined && child !== false && child !== "";
-const SVG = "http://www.w3.org/2000/svg";
 const STATE = Symbol("drawn");
 const PROPERTIES = new Set(["value", "checked", "disabled", "selected"]);
 
@@ -47,10 +46,9 @@ function dress(node, attributes) {
   node[STATE].attributes = attributes;
 }
 
-function made(child, within) {
+function made(child) {
   if (typeof child !== "object") return document.createTextNode(String(child));
-  const isSvg = child.tag === "svg" || within.namespaceURI === SVG;
-  const node = isSvg ? document.createElementNS(SVG, child.tag) : document.createElement(child.tag);
+  const node = document.createElement(child.tag);
   node[STATE] = { tag: child.tag, key: child.attributes.key, make: child.make, attributes: {}, handlers: {} };
   return node;
 }
@@ -83,7 +81,7 @@ export function draw(parent, children) {
     let node = key === undefined ? at : keyed.get(key);
     if (key === undefined) while (node && node[STATE]?.key !== undefined) node = node.nextSibling;
     if (!node || !sameKind(node, child)) {
-      node = made(child, parent);
+      node = made(child);
       parent.insertBefore(node, at);
     } else if (node === at) at = at.nextSibling;
     else parent.insertBefore(node, at);

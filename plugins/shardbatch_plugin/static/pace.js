@@ -18,3 +18,8 @@ export function pause({ working, changed, failed, tookMs, before }) {
 export function lasting(text) {
   return text.replace(/"(now_ms|expires_in_ms|behind_ms)": ?-?\d+/g, "");
 }
+
+/** An answer without the instant at which it was given. */
+export function timeless(text) {
+  return text.replace(/"now_ms": ?\d+/, "");
+}

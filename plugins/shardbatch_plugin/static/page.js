@@ -17,9 +17,7 @@ import * as shard from "./shard.js";
 
 const STYLE = fetch(new URL("streams.css", import.meta.url)).then(async (answer) => {
   const sheet = new CSSStyleSheet();
-  // Without its style the page is still of use.
-  await sheet.replace(answer.ok ? await answer.text() : "");
-  return sheet;
+  return sheet.replace(answer.ok ? await answer.text() : "");
 });
 const VIEWS = { application, batch, shard };
 const HOME = new URL("../", import.meta.url);
@@ -48,10 +46,10 @@ export class Page {
     this.body.className = "page";
     this.body.hidden = true; // shown without its style it would jump
     this.root.append(this.body);
-    STYLE.then((sheet) => {
-      // A link element would be loaded anew, and all scroll positions lost, whenever the page moves over.
-      this.root.adoptedStyleSheets = [sheet, ...this.root.adoptedStyleSheets];
-      this.body.hidden = false;
+    // A link element would be loaded anew, and all scroll positions lost, whenever the page moves over.
+    const adopt = (sheet) => (this.root.adoptedStyleSheets = [sheet, ...this.root.adoptedStyleSheets]);
+    STYLE.then(adopt).finally(() => {
+      this.body.hidden = false; // without its style it is still of use
       this.drawNow();
     });
     // Airflow's keys must not act on what a person types here: it sees all events of the shadow root as the host's.
@@ -142,9 +140,16 @@ export class Page {
     return this.of ? [["place", "place", this.of], ...needed] : needed;
   }
 
-  answer(name) {
+  known(name) {
     const needed = this.needs().find(([one]) => one === name);
     return (needed && this.answers.get(JSON.stringify(needed.slice(1)))) || {};
+  }
+
+  /** What the server answered last, and the error since, unless the view tells the same one on top already. */
+  answer(name) {
+    const found = this.known(name);
+    const told = name !== "application" && this.known("application").error;
+    return told && told.message === found.error?.message ? { ...found, error: undefined } : found;
   }
 
   async ask(signal) {
@@ -163,6 +168,10 @@ export class Page {
         after = { ...before, error };
       }
       if (signal.aborted) return;
+      if (before?.data && after.timeless === before.timeless && after.data !== before.data) {
+        before.data.now_ms = after.data.now_ms;
+        after.data = before.data; // what was drawn of it is not drawn again
+      }
       changed ||= after.lasting !== before?.lasting;
       this.answers.delete(key);
       this.answers.set(key, after);
@@ -274,7 +283,9 @@ export class Page {
   ofRun() {
     const found = this.answer("place").data?.banner;
     if (!found) return null;
-    const task = found.task_id && this.of.run_id && { ...this.of, task_id: found.task_id };
+    const { dag_id, run_id, task_id, map_index } = this.of;
+    const itself = found.task_id === task_id;
+    const task = found.task_id && run_id && { dag_id, run_id, ...found, map_index: itself ? map_index : null };
     return h("div", { key: "of-run" }, banner(found, task && airflowLink(this.airflow, task, found.task_id)));
   }
 }

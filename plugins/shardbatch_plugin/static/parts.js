@@ -93,7 +93,7 @@ export function airflowLink(airflow, { dag_id: dagId, run_id: runId, task_id: ta
   const parts = ["dags", dagId];
   if (runId) parts.push("runs", runId);
   if (runId && taskId) parts.push("tasks", taskId);
-  if (runId && taskId && mapIndex >= 0) parts.push("mapped", String(mapIndex));
+  if (runId && taskId && Number(mapIndex ?? -1) >= 0) parts.push("mapped", String(mapIndex));
   return h("a", { href: new URL(parts.map(encodeURIComponent).join("/"), airflow).href }, text || dagId);
 }
 

@@ -127,7 +127,7 @@ export function view(context) {
         columns,
         rows: data.batches,
         rowKey: (one) => one.batch_id,
-        empty: "No batch has records of this shard.",
+        empty: "None of these has records of this shard.",
       }),
     ),
   ];

@@ -41,6 +41,7 @@ READING = {
     "/api/shards": {},
     "/api/batches": {},
     "/api/completeness": {},
+    "/api/reading": {},
     "/api/batch": {"batch": "parked"},
     "/api/shard": {"shard": "gap"},
 }

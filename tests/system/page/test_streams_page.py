@@ -68,7 +68,7 @@ def test_from_a_red_run_to_the_shard_and_what_to_press_in_two_clicks(airflow: Pa
     tab.go(f"/dags/{ORDERS}/runs/red")
     see(tab.page.get_by_role("link", name="Streams")).click()
     alert = see(tab.page.get_by_role("alert").filter(has_text="batch.work"))
-    assert "RuntimeError" in alert.inner_text()
+    assert "it gets the same records" in alert.inner_text()  # what to do, as the error of the work has it
     see(heading(tab, f"Batch {batch.batch_id}"))
     for verb in ("park", "set-aside", "drop", "release"):
         see(button(tab, verb))
@@ -89,7 +89,7 @@ def test_every_task_and_the_dag_lead_to_the_same_places(airflow: PageAirflow, ta
     tab.go(f"/dags/{ORDERS}/runs/red/tasks/batch.work/plugin/streams-task")
     see(named)
     tab.go(f"/dags/{ORDERS}/runs/red/tasks/batch.read/mapped/0/plugin/streams-task")
-    see(tab.page.get_by_role("link", name=re.compile("^orders / orders$")).or_(named))
+    see(named)
     links = airflow.client.call("GET", f"dags/{ORDERS}/dagRuns/red/taskInstances/batch.freeze/links")["extra_links"]
     assert f"/batch/{batch.batch_id}" in links["Batch"]
     tab.go(links["Batch"].removeprefix(airflow.address))
@@ -133,7 +133,7 @@ def test_an_application_says_what_is_wrong_and_its_views_show_it(airflow: PageAi
     tab.go(airflow.route("troubles"))
     for trouble in ("gap", "parked", "set aside", "frozen"):
         see(tab.page.locator(".trouble").filter(has_text=names[trouble]))
-    see(tab.page.locator(".drawing.completeness canvas, .drawing.completeness svg"))
+    see(tab.page.locator(".drawing.completeness .sb-hour"))
     for view, drawing in {"Lineage": "lineage", "Batches": "timeline", "Plots": "plots"}.items():
         see(tab.page.get_by_role("link", name=view, exact=True)).click()
         see(tab.page.locator(f".drawing.{drawing} canvas, .drawing.{drawing} svg"))

@@ -7,7 +7,7 @@ const at = (name) => import(new URL(`../../../plugins/shardbatch_plugin/static/$
 const { NO_FILTER, chosen, counts, rowsOf, windowOf } = await at("choose");
 const { decoded } = await at("decode");
 const format = await at("format");
-const { lasting, pause } = await at("pace");
+const { lasting, pause, timeless } = await at("pace");
 const router = await at("router");
 const suited = await at("suited");
 const { troubles } = await at("troubles");
@@ -180,6 +180,8 @@ test("the page asks often while a run works, and ever less while nothing changes
   assert.equal(pause({ ...quiet, changed: true, before }), 5000);
   assert.equal(pause({ ...quiet, working: true, failed: true, before: 2000 }), 4000);
   assert.equal(lasting('{"now_ms": 12, "a": 1}'), lasting('{"now_ms": 99, "a": 1}'));
+  assert.equal(timeless('{"now_ms":12,"behind_ms":1}'), timeless('{"now_ms":13,"behind_ms":1}'));
+  assert.notEqual(timeless('{"now_ms":12,"behind_ms":1}'), timeless('{"now_ms":12,"behind_ms":2}'));
   assert.notEqual(lasting('{"a": 1}'), lasting('{"a": 2}'));
 });
 
