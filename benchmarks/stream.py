@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
@@ -65,8 +65,22 @@ class Stream:
             for key in self._keys
             for _ in range(each)
         ]
+        self._put(entries)
+
+    def fill(self, records: Iterable[bytes]) -> None:
+        """Put records into the shards in turn."""
+        self._put(
+            [
+                {"Data": data, "PartitionKey": "key", "ExplicitHashKey": self._keys[number % len(self._keys)]}
+                for number, data in enumerate(records)
+            ]
+        )
+
+    def _put(self, entries: list[dict[str, Any]]) -> None:
         for first in range(0, len(entries), MOST_RECORDS):
-            self._client.put_records(StreamName=self.name, Records=entries[first : first + MOST_RECORDS])
+            answer = self._client.put_records(StreamName=self.name, Records=entries[first : first + MOST_RECORDS])
+            if answer["FailedRecordCount"]:
+                raise RuntimeError(f"The stream took not all records: {answer['FailedRecordCount']} are left.")
 
     def forget_calls(self) -> None:
         """Begin to count anew."""

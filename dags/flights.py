@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Departures and delays per carrier and day: a Kinesis stream, leases in a SQL database, the work in Spark.
 
-This is the DAG of the README and of ``make demo``. It needs the connections ``aws_default``, ``leases_db`` (a SQL
-database other than Airflow's own) and ``spark_default``, and a folder that Airflow's workers and Spark share.
+This is the DAG of the README. It needs the connections ``aws_default``, ``leases_db`` (a SQL database other than
+Airflow's own) and ``spark_default``, and a folder that Airflow's workers and Spark share.
 """
 
 from __future__ import annotations

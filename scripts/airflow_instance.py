@@ -25,18 +25,10 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from scripts.airflow_client import AirflowClient, wait_until
+from scripts.sessions import Keeper, end_sessions
 
 #: Seconds that a component has for ending by itself.
 GRACE = 15.0
-
-# Runs beside the components and ends what is left of them when the program that started them is gone, however it went.
-KEEPER = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from scripts.airflow_instance import end_sessions
-sessions = [int(line) for line in sys.stdin]
-end_sessions(sessions)
-"""
 
 # Every component reads these local settings when it starts; tasks, being forks, do not.
 PRELOAD = """
@@ -87,7 +79,7 @@ class AirflowInstance:
         self.parts = ["api-server", "scheduler", "dag-processor"] + (["triggerer"] if triggerer else [])
         self.environment = self._environment(os.environ if base is None else base, parallelism) | dict(env or {})
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self._keeper: Keeper | None = None
 
     def _environment(self, base: Mapping[str, str], parallelism: int) -> dict[str, str]:
         # Another Airflow's settings in the caller's environment must not reach this one.
@@ -124,7 +116,8 @@ class AirflowInstance:
             "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": 1,
             "DAG_PROCESSOR__REFRESH_INTERVAL": 3,
             "DAG_PROCESSOR__BUNDLE_REFRESH_CHECK_INTERVAL": 1,
-            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 20,
+            # Of files that stay as they are; one that changes is parsed at once. A parse takes a second of a core.
+            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 300,
             "DAG_PROCESSOR__PARSING_PROCESSES": 1,
             "DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": 120,
             "WORKERS__EXECUTION_API_TIMEOUT": 60,  # the default of 5 is too short for a busy machine
@@ -150,7 +143,7 @@ class AirflowInstance:
             )
         self.airflow("db", "migrate")
         atexit.register(self.stop)
-        self._start_keeper()
+        self._keeper = Keeper()
         try:
             for part in self.parts:
                 self._start_part(part)
@@ -195,15 +188,8 @@ class AirflowInstance:
         )
         log.close()
         self._processes[part] = process
-        if self._keeper is not None and self._keeper.stdin is not None:
-            self._keeper.stdin.write(f"{process.pid}\n".encode())
-            self._keeper.stdin.flush()
-
-    def _start_keeper(self) -> None:
-        root = str(Path(__file__).resolve().parent.parent)
-        self._keeper = subprocess.Popen(
-            [sys.executable, "-c", KEEPER, root], stdin=subprocess.PIPE, cwd=self.home, start_new_session=True
-        )
+        if self._keeper is not None:
+            self._keeper.keep(process.pid)
 
     def _looks_healthy(self) -> bool:
         for part, process in self._processes.items():
@@ -215,6 +201,7 @@ class AirflowInstance:
     def stop(self) -> None:
         """Ends all that was started. May be called twice."""
         processes, self._processes = self._processes, {}
+        server = processes.pop("api-server", None)
         for process in processes.values():
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
@@ -225,12 +212,14 @@ class AirflowInstance:
         end_sessions([process.pid for process in processes.values()])
         for process in processes.values():
             process.wait()
+        if server is not None:
+            # It is there until the tasks have told it of their ends. It keeps nothing, and a Python of its size takes
+            # seconds of a core to end by itself.
+            end_sessions([server.pid], grace=0.0)
+            server.wait()
         if self._keeper is not None:
             keeper, self._keeper = self._keeper, None
-            keeper.kill()  # its list of sessions is done; their numbers may be given to others from now on
-            keeper.wait()
-            if keeper.stdin is not None:
-                keeper.stdin.close()
+            keeper.close()
         atexit.unregister(self.stop)
 
     def __enter__(self) -> AirflowInstance:
@@ -238,37 +227,6 @@ class AirflowInstance:
 
     def __exit__(self, *exc: object) -> None:
         self.stop()
-
-
-def members(sessions: list[int]) -> list[int]:
-    """The processes that belong to sessions."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True).stdout
-    found = []
-    for pid in map(int, listed.split()):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if os.getsid(pid) in sessions:
-                found.append(pid)
-    return found
-
-
-def end_sessions(sessions: list[int], grace: float = 5.0) -> None:
-    """Ends all processes of sessions: asks first, and after `grace` seconds no more."""
-    for sign, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, grace)):
-        left = members(sessions)
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, sign)
-        deadline = time.monotonic() + seconds
-        while left and time.monotonic() < deadline:
-            time.sleep(0.1)
-            left = [pid for pid in members(sessions) if not _zombie(pid)]
-        if not left:
-            return
-
-
-def _zombie(pid: int) -> bool:
-    shown = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
-    return not shown.strip() or shown.strip().startswith("Z")
 
 
 def free_port() -> int:

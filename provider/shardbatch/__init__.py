@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shardbatch.assets import stream_asset as stream_asset
     from shardbatch.core.choices import ShardEnd as ShardEnd
+    from shardbatch.core.choices import SparkJvm as SparkJvm
     from shardbatch.core.limits import ReadLimits as ReadLimits
     from shardbatch.core.policies import ClaimOptions as ClaimOptions
     from shardbatch.core.policies import GapPolicy as GapPolicy
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from shardbatch.operators.root_actions import ForgetRootOperator as ForgetRootOperator
     from shardbatch.operators.root_actions import SumMarkersOperator as SumMarkersOperator
     from shardbatch.operators.spark import SparkSubmitBatchOperator as SparkSubmitBatchOperator
+    from shardbatch.operators.spark_connect import SparkConnectBatchOperator as SparkConnectBatchOperator
     from shardbatch.params import batch_params as batch_params
     from shardbatch.sensors.backlog import BacklogSensor as BacklogSensor
     from shardbatch.sensors.committed_up_to import CommittedUpToSensor as CommittedUpToSensor
@@ -107,6 +109,8 @@ _HOMES = {
     "ShardErrors": "core.policies",
     "ShardbatchHook": "hooks.shardbatch",
     "Sink": "core.policies",
+    "SparkConnectBatchOperator": "operators.spark_connect",
+    "SparkJvm": "core.choices",
     "SparkSubmitBatchOperator": "operators.spark",
     "Staging": "hooks.staging",
     "StartingPosition": "core.policies",

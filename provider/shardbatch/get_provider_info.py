@@ -78,6 +78,17 @@ OPTIONS = {
         "0.5; empty: 7. They count from its last decision or attempt. Clean-up runs when you call it.",
         "7",
     ),
+    "spark_jvm": _option(
+        "How the JVM of a ``SparkSubmitBatchOperator`` starts if the operator does not say it (``jvm=``): ``plain``, "
+        "as Spark starts it, or ``quick``, for jobs of seconds; empty: ``plain``. See the page Which Spark.",
+        "quick",
+    ),
+    "spark_archives": _option(
+        "The folder on each worker where 'airflow shardbatch warm-spark' keeps archives of Spark's classes, about "
+        "170 MB each: an absolute path; empty: ``shardbatch/spark`` in Airflow's home. Other users must not write "
+        "there.",
+        "/var/lib/shardbatch/spark",
+    ),
     "staging_timeout": _option(
         "Seconds for which S3 may send nothing in one call for the staging folder, 1 to 3600; empty: 60. A folder on a "
         "mount waits as long as its mount options say.",

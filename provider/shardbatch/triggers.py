@@ -23,11 +23,24 @@ if TYPE_CHECKING:
     from shardbatch.control.shared_look import Look
 
 
+#: Seconds after its begin before which no trigger of a task fires.
+#:
+#: A process that defers ends well, and its executor reports so. If the task runs again before the scheduler has heard
+#: it, the report seems to be that of the new process: Airflow 3.3 takes the task for killed, and fails it (its issues
+#: 71580 and 72716). So what is known at once is told a little later.
+SETTLED_S = 5.0
+
+
+async def _settled(began: float) -> None:
+    """Wait until the process that deferred is known to have ended, as far as time can tell."""
+    await asyncio.sleep(max(0.0, began + SETTLED_S - time.monotonic()))
+
+
 class TimePassed(BaseTrigger):
     """Fires when a number of seconds have passed on the triggerer's monotonic clock since the trigger began.
 
-    It never fires early, whatever the clocks of the workers say. If another triggerer takes it over, the time begins
-    again.
+    It never fires early, whatever the clocks of the workers say, and not before :data:`SETTLED_S`. If another triggerer
+    takes it over, the time begins again.
 
     :param seconds: the time to wait, 0 or more.
     """
@@ -42,7 +55,9 @@ class TimePassed(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Fire once."""
+        began = time.monotonic()
         await asyncio.sleep(self.seconds)
+        await _settled(began)
         yield TriggerEvent(self.seconds)
 
 
@@ -131,12 +146,14 @@ class Asking(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Ask until there is something to say, and say it once."""
-        key = json.dumps([self.app_name, self.stream, self.leases], sort_keys=True)
+        key, began = json.dumps([self.app_name, self.stream, self.leases], sort_keys=True), time.monotonic()
         LOOKS.join(key)
         try:
-            yield TriggerEvent(await self._outcome(key))
+            outcome = await self._outcome(key)
         finally:
             LOOKS.leave(key)
+        await _settled(began)
+        yield TriggerEvent(outcome)
 
     async def _outcome(self, key: str) -> dict[str, Any]:
         why, oldest = "", self.every

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Spark job of its own that reads what was committed, as any consumer of the output would."""
+"""A job of its own, in a session of its own, that reads what was committed as any consumer of the output would."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shardbatch.spark import read_committed
 
 def main(out: str, answer: str) -> None:
     """Sums per carrier and day over all committed batches, as a JSON list in the file ``answer``."""
-    spark = SparkSession.builder.master("local[2]").appName("count").getOrCreate()
+    spark = SparkSession.builder.getOrCreate()  # at the server that SPARK_REMOTE names
     sums = (
         read_committed(spark, out)
         .groupBy("carrier", F.col("date").cast("string").alias("date"))

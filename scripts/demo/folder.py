@@ -10,23 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from scripts.environment import QUICK_JAVA, ROOT
+from scripts.environment import ROOT
 
 HOME = ROOT / ".shardbatch"
-
-SPARK_DEFAULTS = """\
-# What makes a small Spark on one machine start fast.
-spark.driver.extraJavaOptions        {quick}
-spark.driver.host                    127.0.0.1
-spark.driver.bindAddress             127.0.0.1
-spark.driver.memory                  1g
-spark.log.level                      WARN
-spark.sql.shuffle.partitions         2
-spark.sql.adaptive.enabled           false
-spark.sql.warehouse.dir              {folder}/spark-warehouse
-spark.ui.enabled                     false
-spark.ui.showConsoleProgress         false
-"""
 
 
 class DemoFolder:
@@ -44,11 +30,9 @@ class DemoFolder:
         # The system drops the lock with the process, so a folder without one belongs to nobody.
         self._lock = (self.path / "lock").open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        for name in ("airflow", "dags/jobs", "flights/staging", "flights/output", "spark"):
+        for name in ("airflow", "dags/jobs", "flights/staging", "spark"):
             (self.path / name).mkdir(parents=True)
-        settings = SPARK_DEFAULTS.format(folder=self.path, quick=QUICK_JAVA)
-        (self.path / "spark" / "spark-defaults.conf").write_text(settings, "utf-8")
-        for dag in ("flights.py", "jobs/flights.py", ".airflowignore"):
+        for dag in ("flights_connect.py", "jobs/flights.py", ".airflowignore"):
             shutil.copy(ROOT / "dags" / dag, self.path / "dags" / dag)
         return self
 
@@ -69,6 +53,11 @@ class DemoFolder:
         return self.path / "leases.db"
 
     @property
+    def spark(self) -> Path:
+        """Where the Spark Connect server has its log and its warehouse."""
+        return self.path / "spark"
+
+    @property
     def flights(self) -> Path:
         """The DAG's folder, with staging and output."""
         return self.path / "flights"
@@ -76,4 +65,4 @@ class DemoFolder:
     @property
     def output(self) -> Path:
         """Where the DAG's Spark job writes."""
-        return self.flights / "output"
+        return self.flights / "over_connect"

@@ -11,13 +11,14 @@ from collections import defaultdict
 from datetime import datetime
 from typing import Any
 
-from scripts.airflow_instance import end_sessions
 from scripts.demo.console import Console, DemoError
 from scripts.demo.flights import Day, Expected, Tally, by_carrier
 from scripts.demo.folder import DemoFolder
 from scripts.demo.stream import DemoStream
 from scripts.demo.watcher import STEPS, Watcher
 from scripts.environment import process_environment, python_path
+from scripts.sessions import end_sessions
+from scripts.spark_connect import LOOPBACK, ConnectServer
 
 #: Lines of a difference that are shown.
 SHOWN = 20
@@ -32,12 +33,14 @@ class Report:
         self.start_seconds = 0.0
         self._console = console
 
-    def show(self, watcher: Watcher, stream: DemoStream, expected: Expected, folder: DemoFolder) -> bool:
+    def show(
+        self, watcher: Watcher, stream: DemoStream, expected: Expected, folder: DemoFolder, spark: ConnectServer
+    ) -> bool:
         """Print the report; whether the output equals the source data."""
         console = self._console
-        console.say("reading the committed output with read_committed, in a Spark of its own")
+        console.say("reading the committed output with read_committed, in a Spark session of its own")
         began = time.monotonic()
-        found = read_output(folder)
+        found = read_output(folder, spark)
         check_seconds = time.monotonic() - began
         console.show()
         self._show_totals(watcher, stream, found)
@@ -79,11 +82,11 @@ class Report:
     def _show_times(self, watcher: Watcher, stream: DemoStream, check_seconds: float) -> None:
         steps, airflow = spent(watcher)
         rows = [
-            ("Airflow's start, until it answers", self.start_seconds, "while the first third is put into the stream"),
+            ("start of Airflow and Spark", self.start_seconds, "while the first third is put into the stream"),
             ("fill", stream.fill_seconds, "most of it while something else goes on"),
             *((f"  {name}", seconds, "") for name, seconds in steps.items()),
             ("  Airflow between tasks", airflow, "scheduling, queueing, starting the tasks' processes"),
-            ("check", check_seconds, "read_committed and the sums, in a Spark of its own"),
+            ("check", check_seconds, "read_committed and the sums, in a Spark session of its own"),
             ("the demo so far", self._console.elapsed, ""),
         ]
         self._console.show()
@@ -129,13 +132,14 @@ class Report:
         return True
 
 
-def read_output(folder: DemoFolder) -> dict[Day, Tally]:
+def read_output(folder: DemoFolder, spark: ConnectServer) -> dict[Day, Tally]:
     """The sums of the committed output.
 
     :raises DemoError: with what it printed, if the job fails.
     """
     answer = folder.path / "sums.json"
-    env = process_environment() | {"SPARK_CONF_DIR": str(folder.path / "spark"), "PYTHONPATH": python_path()}
+    env = process_environment() | {"SPARK_REMOTE": spark.url, "PYTHONPATH": python_path()}
+    env["no_grpc_proxy"] = LOOPBACK
     command = [sys.executable, "-m", "scripts.demo.count", str(folder.output), str(answer)]
     with (folder.path / "count.log").open("w+b") as log:
         job = subprocess.Popen(
@@ -144,7 +148,7 @@ def read_output(folder: DemoFolder) -> dict[Day, Tally]:
         try:
             code = job.wait()
         finally:
-            end_sessions([job.pid])  # its Java too
+            end_sessions([job.pid])
             job.wait()
         if code:
             log.seek(0)

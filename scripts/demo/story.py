@@ -18,6 +18,7 @@ from scripts.demo.folder import DemoFolder
 from scripts.demo.report import Report
 from scripts.demo.stream import DemoStream
 from scripts.demo.watcher import DAG_ID, NAMESPACE, Watcher
+from scripts.spark_connect import ConnectServer, await_answer
 from shardbatch.core.owner import Owner
 from shardbatch.hooks.leases import SQLLeases, store_digest
 
@@ -46,15 +47,16 @@ def tell(wishes: Wishes, console: Console) -> bool:
     with (
         DemoFolder() as folder,
         DemoStream("flights", 4, console, folder.path / "stream_server.log") as stream,
+        deployment.spark(folder) as spark,
     ):
         console.say(f"everything is kept in {folder.path}")
-        airflow = deployment.airflow(folder, stream.endpoint_url, wishes.port)
+        airflow = deployment.airflow(folder, stream.endpoint_url, spark, wishes.port)
         try:
-            return _Story(wishes, console, folder, stream, airflow).tell()
+            return _Story(wishes, console, folder, stream, spark, airflow).tell()
         finally:
             stream.stop.set()
             airflow.stop()
-            console.say("Airflow and the stream server are ended")
+            console.say("Airflow is ended; Spark and the stream server end now")
 
 
 def streams_page() -> str:
@@ -65,12 +67,19 @@ def streams_page() -> str:
 
 class _Story:
     def __init__(
-        self, wishes: Wishes, console: Console, folder: DemoFolder, stream: DemoStream, airflow: AirflowInstance
+        self,
+        wishes: Wishes,
+        console: Console,
+        folder: DemoFolder,
+        stream: DemoStream,
+        spark: ConnectServer,
+        airflow: AirflowInstance,
     ) -> None:
         self.wishes = wishes
         self.console = console
         self.folder = folder
         self.stream = stream
+        self.spark = spark
         self.airflow = airflow
         self.expected = Expected()
         self.flights = read_flights(wishes.flights, self.expected)
@@ -86,7 +95,7 @@ class _Story:
                 self._pause()
             else:
                 self.airflow.stop()  # the check has the machine for itself then
-            good = self.report.show(self.watcher, self.stream, self.expected, self.folder)
+            good = self.report.show(self.watcher, self.stream, self.expected, self.folder, self.spark)
             if self.wishes.ui:
                 self._stay()
             return good
@@ -98,9 +107,10 @@ class _Story:
         with ThreadPoolExecutor(1, "first-fill") as pool:
             filling = pool.submit(self.stream.fill, self.flights, third)
             try:
-                self.console.say("Airflow is starting (metadata database, scheduler, API server, DAG processor)")
+                self.console.say("Airflow is starting (database, scheduler, API server, DAG processor), and Spark too")
                 began = time.monotonic()
                 self.airflow.start()
+                await_answer(self.spark)
                 self.airflow.client.wait_for_dag(DAG_ID, timeout=180)
             except BaseException:
                 self.stream.stop.set()
@@ -108,6 +118,7 @@ class _Story:
             filling.result()
         self.report.start_seconds = time.monotonic() - began
         self.console.say(f"Airflow answers at {self.airflow.address} (no login needed, this machine only)")
+        self.console.say(f"Spark answers at {self.spark.url} (Spark Connect, this machine only)")
 
     def _drain(self) -> None:
         """Put in the rest, with a split and a merge between the reads of two runs, and watch until all is committed."""

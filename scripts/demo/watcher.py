@@ -18,8 +18,8 @@ from shardbatch.run.batch_status import BatchStatus
 from shardbatch.run.consumer import Rows
 from shardbatch.stores.sql import SQLStore
 
-DAG_ID = "flights"
-NAMESPACE = Namespace("flights-by-day", "flights")
+DAG_ID = "flights_connect"
+NAMESPACE = Namespace("flights-over-connect", "flights")
 STEPS = ("claim", "read", "freeze", "by_day", "commit")
 
 _FIELDS = re.compile(r" (?:try_number|dag_id|run_id|ti_id|map_index|task_id|logger|filename|lineno)=\S+")

@@ -33,9 +33,11 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(story.Report, "show", step("report", True))
     airflow = SimpleNamespace(client=None, stop=step("stop"))
     stream = SimpleNamespace(endpoint_url="", stop=SimpleNamespace(set=step("stop the stream")))
+    spark = SimpleNamespace(url="")
     folder = SimpleNamespace(path=tmp_path, leases=tmp_path / "leases.db")
     monkeypatch.setattr(story, "DemoFolder", lambda: context(folder, done, "remove"))
     monkeypatch.setattr(story, "DemoStream", lambda *_: context(stream, done, "close"))
+    monkeypatch.setattr(story.deployment, "spark", lambda *_: context(spark, done, "end Spark"))
     monkeypatch.setattr(story.deployment, "airflow", lambda *_: airflow)
     return done
 
@@ -53,12 +55,12 @@ class context:
 
 def test_airflow_is_stopped_before_the_check_and_everything_at_the_end(ended: list[str]) -> None:
     assert story.tell(story.Wishes(60, ui=False, port=None), Console())
-    assert ended == ["stop", "report", "stop the stream", "stop", "close", "remove"]
+    assert ended == ["stop", "report", "stop the stream", "stop", "end Spark", "close", "remove"]
 
 
 def test_what_stays_up_is_paused_before_the_check_and_stopped_at_the_end(ended: list[str]) -> None:
     assert story.tell(story.Wishes(60, ui=True, port=None), Console())
-    assert ended == ["pause", "report", "stay", "stop the stream", "stop", "close", "remove"]
+    assert ended == ["pause", "report", "stay", "stop the stream", "stop", "end Spark", "close", "remove"]
 
 
 @pytest.mark.parametrize(("equal", "code"), [(True, 0), (False, 1), (None, 1)])

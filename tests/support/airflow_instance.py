@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 import boto3
+import pytest
 
 from scripts.airflow_client import AirflowClient
 from scripts.airflow_instance import AirflowInstance
@@ -28,9 +29,8 @@ from tests.support.statsd import StatsD
 DAGS = Path(__file__).parent.parent / "system" / "airflow" / "dags"
 GROUP = "batch"
 #: Libraries that most tasks would load anew, for seconds each: nothing of ours, which every task loads as ever. In the
-#: examples and in the demo a task loads all of it itself.
+#: demo a task loads all of it itself.
 PRELOADED = (
-    "airflow.providers.openlineage.plugins.listener",
     "airflow.providers.amazon.aws.hooks.base_aws",
     "airflow.providers.openlineage.plugins.listener",
     "airflow.sdk.definitions.decorators.setup_teardown",
@@ -117,6 +117,18 @@ class Deployment:
         return self.client.log(dag_id, run_id, f"{GROUP}.{task}", attempt, map_index)
 
     # -------------------------------------------------------------- what came out
+
+    def succeeds(self, dag_id: str, run_id: str) -> None:
+        """Waits for the end of a run; one that fails shows the logs of its failed tasks."""
+        if self.client.wait_for_run(dag_id, run_id, PATIENCE) == "success":
+            return
+        tasks = self.client.tasks(dag_id, run_id)
+        logs = [
+            self.client.log(dag_id, run_id, task["task_id"], task["try_number"], task["map_index"])
+            for task in tasks
+            if task["state"] == "failed"
+        ]
+        pytest.fail("\n".join([f"{dag_id}: {self.client.task_states(dag_id, run_id)}", *logs]))
 
     def output(self, dag_id: str) -> list[str]:
         """The data that the work has written, over all batches."""

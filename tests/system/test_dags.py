@@ -16,15 +16,18 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from scripts import spark_connect
 from scripts.airflow_client import ApiError, wait_until
 from scripts.airflow_instance import AirflowInstance
 from scripts.demo.flights import Expected, read_flights
+from scripts.demo.watcher import DAG_ID as OF_THE_DEMO
 from scripts.environment import QUICK_JAVA, process_environment
 from shardbatch import read_committed_files
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.rows import SHARD_LEASE, Namespace
 from shardbatch.local import StreamServer
 from shardbatch.stores.sql import SQLStore
+from tests.support.airflow_instance import PRELOADED
 from tests.support.aws import ACCOUNT, REGION, SECRET, AwsServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,10 +66,23 @@ def examples(tmp_path_factory: pytest.TempPathFactory, ministack: AwsServer) -> 
         (folder / "orders" / "staging").mkdir(parents=True)
         orders, changes = change_orders(streams)
         instance = AirflowInstance(
-            folder / "airflow", ROOT / "dags", env=environment(folder, streams, ministack), base=process_environment()
+            folder / "airflow",
+            ROOT / "dags",
+            env=environment(folder, streams, ministack),
+            base=process_environment(),
+            preload=PRELOADED,
         )
         with instance:
             yield Examples(instance, folder / "flights", ministack, expected, orders, changes)
+
+
+@pytest.fixture
+def connect_server(examples: Examples, tmp_path: Path) -> Iterator[None]:
+    """A Spark Connect server, with its connection in Airflow."""
+    with spark_connect.start(tmp_path) as server:
+        connection = {"connection_id": "spark_connect_default", **server.connection()}
+        examples.airflow.client.call("POST", "connections", connection)
+        yield
 
 
 def fill(server: AwsServer, expected: Expected) -> None:
@@ -196,6 +212,7 @@ def latest_orders(examples: Examples) -> None:
 CHECKS: dict[str, Callable[[Examples], None]] = {
     "flights": by_day("output"),
     "flights_by_hand": by_day("by_hand"),
+    "flights_connect": by_day("over_connect"),
     "flights_in_python": by_airport,
     "flights_on_aws": by_month,
     "orders": latest_orders,
@@ -212,12 +229,16 @@ CHECKS: dict[str, Callable[[Examples], None]] = {
     "dag_id",
     # The demo runs that one too, several times, and compares its sums.
     [
-        pytest.param(path.stem, marks=pytest.mark.long if path.stem == "flights" else ())
+        pytest.param(path.stem, marks=pytest.mark.long if path.stem == OF_THE_DEMO else ())
         for path in FILES
         if path.stem not in TOOLS
     ],
 )
-def test_example_runs_and_leaves_the_sums_of_the_source(examples: Examples, dag_id: str) -> None:
+def test_example_runs_and_leaves_the_sums_of_the_source(
+    examples: Examples, dag_id: str, request: pytest.FixtureRequest
+) -> None:
+    if dag_id == OF_THE_DEMO:
+        request.getfixturevalue("connect_server")
     require_first_run(examples, dag_id)
     CHECKS[dag_id](examples)
 

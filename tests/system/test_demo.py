@@ -12,6 +12,7 @@ import pytest
 
 from scripts.airflow_client import AirflowClient, wait_until
 from scripts.demo.folder import HOME
+from scripts.demo.watcher import DAG_ID
 from tests.support.demo import Demo, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(1200)]
@@ -35,10 +36,10 @@ def test_output_equals_the_source_and_the_report_says_so(demo_ui: Demo) -> None:
 
 
 def left_up(demo: Demo) -> AirflowClient:
-    found = re.search(r"left up: +(http://127\.0\.0\.1:\d+)/dags/flights", demo.text())
+    found = re.search(rf"left up: +(http://127\.0\.0\.1:\d+)/dags/{DAG_ID}", demo.text())
     assert found is not None
     client = AirflowClient(found.group(1))
-    client.wait_for_dag("flights")
+    client.wait_for_dag(DAG_ID)
     return client
 
 
@@ -56,8 +57,8 @@ def test_demo_ui_names_the_streams_page_of_its_application(demo_ui: Demo) -> Non
 @pytest.mark.long
 def test_demo_ui_takes_runs_by_hand(demo_ui: Demo) -> None:
     client = left_up(demo_ui)
-    run_id = client.trigger("flights")
-    assert client.wait_for_run("flights", run_id, timeout=300) == "success"
+    run_id = client.trigger(DAG_ID)
+    assert client.wait_for_run(DAG_ID, run_id, timeout=300) == "success"
 
 
 def test_demo_ui_stays_up_and_leaves_nothing_when_it_is_ended(demo_ui: Demo) -> None:

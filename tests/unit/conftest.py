@@ -14,6 +14,12 @@ from tests.support.statsd import StatsD
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triggers fire as soon as they know; no scheduler has to hear anything before."""
+    monkeypatch.setattr("shardbatch.triggers.SETTLED_S", 0.0)
+
+
 @pytest.fixture
 def connection(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Makes an Airflow connection for one test."""

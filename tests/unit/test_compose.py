@@ -7,11 +7,14 @@ import importlib.util
 import json
 import re
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from scripts.environment import spark_home
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = (ROOT / "docker-compose.yml").read_text("utf-8")
@@ -130,6 +133,18 @@ def test_the_example_dag_finds_its_connections_and_its_folder() -> None:
     assert f"{folder}/staging" in DOCKERFILE, "a staging folder has to be there before the first run"
     shared = [name for name, each in services().items() if any(m.endswith(":/data") for m in each.get("volumes", []))]
     assert {"scheduler", "spark-worker"} <= set(shared)
+
+
+def test_a_dag_on_spark_connect_finds_its_server_and_the_server_its_files() -> None:
+    connection = json.loads(services()["scheduler"]["environment"]["AIRFLOW_CONN_SPARK_CONNECT_DEFAULT"])
+    assert connection["conn_type"] == "spark_connect"
+    server = services()[connection["host"]]
+    assert f"spark.connect.grpc.binding.port={connection['port']}" in server["command"]
+    assert "ports" not in server
+    assert any(mount.endswith(":/data") for mount in server["volumes"])
+    main_class = server["command"][server["command"].index("--class") + 1]
+    (jar,) = (spark_home() / "jars").glob("spark-connect_*.jar")
+    assert f"{main_class.replace('.', '/')}.class" in zipfile.ZipFile(jar).namelist()
 
 
 @pytest.mark.parametrize("name", ["POSTGRES_PASSWORD", "JWT_SECRET"])

@@ -35,6 +35,15 @@ NEEDED: dict[str, dict[str, Any]] = {
     },
     "DynamoDBStream": {"table": "orders"},
     "Fault": {"operation": "*"},
+    "SparkSubmitBatchOperator": {
+        "task_id": "work",
+        "application": "job.py",
+        **dict.fromkeys(("manifest_uri", "manifest_digest", "batch_id", "attempt"), "given"),
+        "app_name": "etl",
+        "stream": shardbatch.KinesisStream("orders"),
+        "leases": shardbatch.SQLLeases("leases_db"),
+        "staging": shardbatch.Staging("/staging"),
+    },
     "ExportPositionsOperator": TASK,
     "ImportPositionsOperator": {**TASK, "reason": "moving", "positions": {}},
 }

@@ -115,6 +115,39 @@ print(" ".join(sorted({name.partition(".")[0] for name in set(sys.modules) - bef
     assert found & {"aiobotocore", "boto3", "botocore", "fsspec", "pandas", "pyarrow", "pyspark", "sqlalchemy"} == set()
 
 
+@pytest.mark.parametrize(
+    ("names", "above"),
+    [
+        (("StreamBatch", "KinesisStream", "SQLLeases", "Staging"), "from airflow.sdk import DAG"),
+        (("SparkConnectBatchOperator",), "from airflow.sdk import DAG"),
+        (
+            ("SparkSubmitBatchOperator",),
+            "from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator",
+        ),
+    ],
+)
+def test_a_dag_file_loads_little_beside_airflow(names: tuple[str, ...], above: str) -> None:
+    """Every task of a run parses the file in a process of its own, so its imports count many times."""
+    program = f"""
+import sys
+from airflow.sdk import DAG
+{above}
+before = set(sys.modules)
+import shardbatch
+for name in {names!r}:
+    getattr(shardbatch, name)
+print(" ".join(sorted(set(sys.modules) - before)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = set(done.stdout.splitlines()[-1].split())
+    heavy = {"airflow.providers.apache.spark.hooks", "airflow.providers.openlineage.plugins", "grpc", "kubernetes"}
+    heavy |= {"airflow.providers.amazon.aws.hooks", "openlineage", "pydantic", "requests"}
+    heavy |= {"shardbatch.control", "shardbatch.landing", "shardbatch.run", "shardbatch.spark", "shardbatch.stores.sql"}
+    assert {name for name in found if name in heavy or any(name.startswith(f"{part}.") for part in heavy)} == set()
+    assert len(found) < 150, sorted(found)
+
+
 @pytest.mark.parametrize("part", CLUSTER_SIDE)
 def test_the_cluster_side_is_valid_python_3_9(part: str) -> None:
     single = PACKAGE / f"{part}.py"

@@ -33,6 +33,13 @@ def _seconds(text: str) -> float:
     return number
 
 
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name.startswith("spark.") or not equals:
+        raise ArgumentTypeError(f"{text} is not spark.NAME=VALUE")
+    return name, value
+
+
 APP_NAME = Arg(("-a", "--app-name"), required=True, help="The application: app_name of the StreamBatch group")
 STREAM_NAME = Arg(("-s", "--stream-name"), required=True, help="The stream that the application reads")
 LEASES = Arg(
@@ -81,6 +88,18 @@ STREAM = (
     Arg(("--region",), help="The region of the stream. Default: that of its ARN, else the connection's"),
 )
 TO_FILE = Arg(("--file",), help="Write to this file, which is replaced as a whole. Default: standard output")
+
+SPARK_BINARY = Arg(
+    ("--spark-binary",), default="spark-submit", help="The spark-submit of the Spark connection. Default: spark-submit"
+)
+SPARK_CONF = Arg(
+    ("--conf",),
+    type=_setting,
+    action="append",
+    default=[],
+    metavar="NAME=VALUE",
+    help="A setting that changes Spark's class path, as spark.driver.extraClassPath=... (may be given again)",
+)
 
 #: Verbs that ask for more than the rows and staging, and the commands that do it.
 OWN_COMMANDS = {
@@ -222,5 +241,15 @@ GROUP = GroupCommand(
         ),
         *_commands((*VERBS.values(), *_of_kcl())),
         POSITIONS,
+        ActionCommand(
+            name="warm-spark",
+            help="Make the archive of Spark's classes on this worker, for jvm='quick'",
+            description=(
+                "Runs a small Spark job once. Call it on every worker, as the user of the workers and in their "
+                "environment, and again when Java or Spark has changed. An archive that fits is not made again."
+            ),
+            func=lazy_load_command("shardbatch.cli.warm.warm_spark"),
+            args=(SPARK_BINARY, SPARK_CONF),
+        ),
     ),
 )

@@ -30,6 +30,16 @@ class ShardEnd(Choice):
     COMPLETED = "completed"
 
 
+class SparkJvm(Choice):
+    """How the JVM of a spark-submit starts: ``DEFAULT``, as the setting ``spark_jvm`` says; ``PLAIN``, as Spark starts
+    it; ``QUICK``, with options for a life of seconds, and with the archive of Spark's classes if ``airflow shardbatch
+    warm-spark`` made one."""
+
+    DEFAULT = "default"
+    PLAIN = "plain"
+    QUICK = "quick"
+
+
 C = TypeVar("C", bound=Choice)
 
 _FLAGS = {"true": True, "false": False}

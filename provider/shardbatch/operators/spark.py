@@ -5,39 +5,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowException
 
+from shardbatch.core.choices import SparkJvm, chosen
 from shardbatch.core.handover import WorkOrder
-from shardbatch.core.owner import Mode
-from shardbatch.errors import ConfigurationError, JobFailed, ProtocolError
-from shardbatch.hooks.templates import renderer
-from shardbatch.operators.end_record import Bound, record_ends, work_of
-from shardbatch.operators.explained import Explained
-from shardbatch.operators.failure import final_errors
-from shardbatch.operators.links import BatchLink, lead_to, lead_to_owner
+from shardbatch.errors import ConfigurationError, JobFailed
+from shardbatch.operators.batch_work import BatchWork
+from shardbatch.operators.links import BatchLink
 from shardbatch.operators.reconnection import bind_reconnection
 from shardbatch.operators.rendering import place
-from shardbatch.submit import applications, processes
-from shardbatch.submit.attempt import Attempt, Heartbeat
+from shardbatch.submit import applications, processes, quick
+from shardbatch.submit.attempt import Attempt
 from shardbatch.submit.end import Worked, job_failed
-from shardbatch.submit.output import Output, listen
-from shardbatch.tasks.application import ApplicationSpec
+from shardbatch.submit.leftovers import end_own_left_over
+from shardbatch.submit.output import listen
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Connection, Context
 
-    from shardbatch.hooks.leases import Leases
-    from shardbatch.hooks.staging import Staging
-    from shardbatch.hooks.streams import Stream
-    from shardbatch.task_group import StreamBatch
 
-
-class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
+class SparkSubmitBatchOperator(BatchWork, SparkSubmitOperator):
     """Runs a Spark application on the frozen batch of a ``StreamBatch`` group.
 
     It takes every argument of the stock ``SparkSubmitOperator`` and behaves like it. It also
@@ -60,11 +51,16 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
         ``leases``, ``staging`` and ``group_id`` as for the four steps. It leaves its end record there too.
     :param heartbeat: time between two signs of life, default 20 seconds (above 0). Keep it below a third of
         ``ClaimOptions(attempt_grace)``; otherwise the batch may be treated as abandoned.
+    :param jvm: how the JVM of spark-submit starts: ``SparkJvm.PLAIN``, as Spark starts it, or ``SparkJvm.QUICK``, for
+        jobs of seconds in client and local mode. Default: ``SparkJvm.DEFAULT``, what the setting ``spark_jvm`` says,
+        and ``PLAIN`` without one. ``QUICK`` sets
+        ``SPARK_SUBMIT_OPTS``; options of the application win over it. It takes the archive of Spark's classes that
+        ``airflow shardbatch warm-spark`` made on the worker, if it fits; otherwise the log says why not.
     :raises JobFailed: when it runs, if the application ends without success. The task is tried again, up to
         ``retries`` times.
     :raises ConfigurationError: if neither a group nor all of the single values are given, if it stands outside that
-        group, or for a heartbeat that is not above zero or not below the group's ``attempt_grace``. When it runs: if
-        the Spark connection, spark-submit or Java is missing.
+        group, or for a heartbeat that is not above zero or not below the group's ``attempt_grace``, or for a word of
+        ``jvm`` that is not known. When it runs: if the Spark connection, spark-submit or Java is missing.
     """
 
     red = (
@@ -73,167 +69,35 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
         "processed for now: `airflow shardbatch park`."
     )
     operator_extra_links = (*SparkSubmitOperator.operator_extra_links, BatchLink())
-    template_fields: Sequence[str] = (
-        *SparkSubmitOperator.template_fields,
-        "manifest_uri",
-        "manifest_digest",
-        "batch_id",
-        "attempt",
-    )
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, *BatchWork.template_fields)
 
-    def __init__(
-        self,
-        *,
-        batch: StreamBatch | None = None,
-        manifest_uri: Any = None,
-        manifest_digest: Any = None,
-        batch_id: Any = None,
-        attempt: Any = None,
-        app_name: str | None = None,
-        stream: Stream | None = None,
-        leases: Leases | None = None,
-        staging: Staging | None = None,
-        group_id: str = "",
-        heartbeat: timedelta = timedelta(seconds=20),
-        **kwargs: Any,
-    ) -> None:
+    _connected_by: Connection | None = None
+
+    def __init__(self, *, jvm: SparkJvm | str = SparkJvm.DEFAULT, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if heartbeat <= timedelta(0):
-            raise ConfigurationError(
-                f"{place(self)}: SparkSubmitBatchOperator(heartbeat) must be above zero.", remedy="Give a timedelta."
-            )
-        if batch is not None and not _stands_inside(self, batch.group_id):
-            raise ConfigurationError(
-                f"{place(self)}: it works on the batch of {batch.group_id!r} but stands outside that group, so "
-                "commit would not wait for it.",
-                remedy='Create it within the block of "with StreamBatch(…) as batch".',
-            )
-        self.manifest_uri = batch.manifest_uri if batch is not None else manifest_uri
-        self.manifest_digest = batch.manifest_digest if batch is not None else manifest_digest
-        self.batch_id = batch.batch_id if batch is not None else batch_id
-        self.attempt = batch.attempt if batch is not None else attempt
-        self.heartbeat = heartbeat
-        self._require(app_name=app_name or batch, stream=stream or batch)
         try:
-            self.spec = (
-                batch.spec
-                if batch is not None
-                else ApplicationSpec.of(app_name or "", cast("Stream", stream), leases, staging, group_id=group_id)
-            )
+            self.jvm = chosen(SparkJvm, jvm, f"jvm={jvm!r}")
         except ConfigurationError as error:
             raise ConfigurationError(f"{place(self)}: {error}", remedy="") from error
-        grace = self.spec.claim.attempt_grace
-        if batch is not None and heartbeat >= grace:
-            raise ConfigurationError(
-                f"{place(self)}: a heartbeat every {heartbeat} shows no life within attempt_grace, which is {grace}.",
-                remedy="Give a heartbeat below a third of ClaimOptions(attempt_grace).",
-            )
-        self._order: WorkOrder | None = None
-        self._connected_by: Connection | None = None
-        self._open: Attempt | None = None
-        self._goes_on: str | None = None
-        self._did_nothing = False
-        self._output = Output()
-        self._records: int | None = None
-        self._asked_to_end = False
-        self._rendered: ApplicationSpec | None = None
-        self._roots: tuple[str, ...] | None = None
-        if batch is None:
-            record_ends(self, self.spec, "", only=True)
 
-    def bound(self) -> Bound | None:
-        """The batch and attempt of this try, and the token that its application got (for the end record)."""
-        done = self._order
-        if done is None:
-            return None
-        return Bound(
-            done.batch_id,
-            done.attempt,
-            done.token,
-            did_nothing=self._did_nothing,
-            sure=bool(done.token),
-            records=self._records,
-        )
-
-    def wrote_below(self, roots: Sequence[str]) -> None:
-        """Learn which output roots its application wrote below (for lineage)."""
-        self._roots = tuple(roots)
-
-    def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
-        """The batch, and the roots that its application wrote below, for Airflow's OpenLineage provider; nothing of
-        one that failed."""
-        from shardbatch.tasks.lineage import of_work
-
-        if self._rendered is None or self._roots is None:
-            return None
-        return of_work(self._rendered, str(self.batch_id), self._roots)
-
-    def _require(self, **given: Any) -> None:
-        for name in ("manifest_uri", "manifest_digest", "batch_id", "attempt"):
-            given[name] = getattr(self, name)
-        missing = sorted(name for name, value in given.items() if value is None)
-        if missing:
-            raise ConfigurationError(
-                f"{place(self)}: SparkSubmitBatchOperator has neither batch nor {', '.join(missing)}.",
-                remedy='Give batch=, the group of "with StreamBatch(…) as batch".',
-            )
-
-    def execute(self, context: Context) -> None:
-        """Run the application, unless the batch is empty or this attempt is already committed."""
-        if not self.batch_id:
-            raise AirflowSkipException("The batch is empty: there is nothing to do.")
-        with final_errors():
-            try:
-                self._execute(context)
-            except ProtocolError as error:
-                lead_to_owner(self, error, self.spec.owner(context, Mode.INCREMENTAL).deployment)
-                raise
-
-    def _execute(self, context: Context) -> None:
-        order = self._order_of(context)
+    def _prepare(self, context: Context, order: WorkOrder) -> None:
         self._connected_by = applications.require_connection(self._conn_id)
         self._hook = None
         self._order = order
         self._bind_reconnection(order)
         applications.require_programs(self._get_hook())
-        self._rendered = spec = self.spec.rendered(renderer(self, context))
-        lead_to(self, spec, order.batch_id)
-        attempt = Attempt.of(spec, context, order.batch_id, order.attempt, order.work)
-        try:
-            if not attempt.my_turn():
-                self.log.info("Attempt %s of batch %s is committed already.", attempt.attempt, attempt.batch_id)
-                self._did_nothing = True
-                return
-            self._goes_on = self._earlier(context, attempt)
-            self._order = replace(order, token=self._token(context))
-            self._hook = None  # the next one tells the application its token
-            self._run(context, attempt)
-        finally:
-            attempt.release_connections()
 
-    def _run(self, context: Context, attempt: Attempt) -> None:
-        self._open, self._records = attempt, attempt.records()
-        heartbeat = Heartbeat(
-            attempt,
-            every=self.heartbeat,
-            application=self._application_reference,
-            stop=self._stop_application,
-            goes_on=self._goes_on,
-        )
-        try:
-            with heartbeat:
-                super().execute(context)
-            self._close_attempt()
-        except BaseException as error:
-            if self._hook is not None and not applications.process_over(self._hook):
-                self._stop_application()
-            if self._known_to_be_over(context):
-                self._close_attempt()
-            heartbeat.raise_if_lost()
-            if told := self._told(error, attempt):
-                raise told from None  # what it stands for repeats the output, which is in the log already
-            raise
-        heartbeat.raise_if_lost()
+    def _work(self, context: Context, attempt: Attempt) -> None:
+        self._goes_on = self._earlier(context, attempt)
+        self._order = replace(self._order_of(context), token=self._token(context))
+        self._hook = None  # the next one tells the application its token
+        self._run(context, attempt, self._goes_on)
+
+    def _start(self, context: Context) -> None:
+        if quick.wanted(self.jvm):
+            self._hook = self._get_hook()
+            quick.quicken(self._hook, quick.archives())
+        SparkSubmitOperator.execute(self, context)
 
     def on_kill(self) -> None:
         """End the application, then close the attempt, so that the next one need not wait.
@@ -262,15 +126,6 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
             self._output = listen(hook)
         return hook
 
-    def _order_of(self, context: Context) -> WorkOrder:
-        return WorkOrder(
-            manifest=str(self.manifest_uri),
-            attempt=int(cast("int", self.attempt)),
-            digest=str(self.manifest_digest),
-            work=work_of(self.task_id, getattr(context["ti"], "map_index", -1)),
-            batch_id=str(self.batch_id),
-        )
-
     def _bind_reconnection(self, order: WorkOrder) -> None:
         """The key by which the stock operator finds an application again: here it contains the attempt, too."""
         bind_reconnection(self, order.batch_id, order.attempt, moved=False)
@@ -289,10 +144,7 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
 
     def _earlier(self, context: Context, attempt: Attempt) -> str | None:
         """The application of an earlier try, at its cluster, with which this try goes on; any other one is ended."""
-        mine = attempt.work
-        for _, gone in processes.end_left_over(attempt.batch_id, attempt.attempt, lambda work: work == mine):
-            did = "Ended" if gone else "Could not end"
-            self.log.info("%s a spark-submit that an earlier try or attempt of this task had left behind.", did)
+        end_own_left_over(attempt, self.log.info)
         earlier = attempt.earlier_application()
         if earlier is None:
             return None
@@ -310,6 +162,9 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
     def end_recorded(self, application: str, batch_id: str) -> applications.Ending:
         """End an application of this task that a batch row names, for a task that opens the next attempt."""
         return applications.end_application(application, batch_id, SparkSubmitOperator._get_hook(self))
+
+    def _running(self) -> bool:
+        return self._hook is not None and not applications.process_over(self._hook)
 
     def _application_reference(self) -> str | None:
         started = applications.application_reference(self._hook) if self._hook is not None else None
@@ -347,15 +202,3 @@ class SparkSubmitBatchOperator(Explained, SparkSubmitOperator):
             return None
         worked = Worked(attempt.batch_id, attempt.attempt, self._records)
         return job_failed(self._hook, self._connected_by, worked, self._output.lines, error, asked=self._asked_to_end)
-
-    def _close_attempt(self) -> None:
-        # Again at the end if on_kill has done it: a heartbeat in between takes the attempt for alive.
-        if self._open is not None:
-            self._open.close()
-
-
-def _stands_inside(task: SparkSubmitBatchOperator, group_id: str | None) -> bool:
-    group = task.task_group
-    while group is not None and group.group_id != group_id:
-        group = group.parent_group
-    return group is not None

@@ -9,14 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardbatch.core.owner import Owner
 from shardbatch.core.rows import Namespace
 from shardbatch.errors import BatchParked, LeaseLost, ProtocolError, ShardbatchError
-from shardbatch.run import Rows, Turn, beat, begin, end
 from shardbatch.submit import processes
 from shardbatch.tasks.application import ApplicationSpec
+
+if TYPE_CHECKING:
+    # Loaded by the task that works on a batch: every other one parses the DAG file, too.
+    from shardbatch.run import Rows
 
 log = logging.getLogger("shardbatch")
 
@@ -48,6 +51,8 @@ class Attempt:
         :raises ConfigurationError: if the lease store's connection, or the deployment's id, is missing.
         """
         store = spec.leases.open()
+        from shardbatch.run import Rows
+
         owner = spec.owner(context, spec.request(context, store).mode)
         namespace = Namespace(spec.app_name, spec.stream.stream_name)
         rows = Rows(namespace=namespace, store=store, scope=owner.scope)
@@ -66,6 +71,8 @@ class Attempt:
         :raises LeaseLost: if the batch is another owner's.
         :raises BatchParked: if it waits for a person.
         """
+        from shardbatch.run import Turn, begin
+
         return begin(self._rows, self._owner, self.batch_id, self.attempt) is Turn.RUN
 
     def earlier_application(self) -> EarlierApplication | None:
@@ -94,10 +101,14 @@ class Attempt:
         :raises LeaseLost: if the batch is another owner's, or a newer attempt was opened.
         :raises BatchParked: if it waits for a person.
         """
+        from shardbatch.run import beat
+
         beat(self._rows, self._owner, self.batch_id, self.attempt, application, self.work)
 
     def close(self) -> None:
         """Say that the work has ended, so that the next attempt need not wait. A store that fails costs only that."""
+        from shardbatch.run import end
+
         try:
             end(self._rows, self.batch_id, self.attempt)
         except ShardbatchError as error:
@@ -119,7 +130,8 @@ class Heartbeat:
 
     :param application: what the application is called, once that is known.
     :param stop: ends the application; called again until the block is left.
-    :param goes_on: what it is called if it is an earlier try's that this one goes on with.
+    :param known: what it is called if that is known before: an earlier try's that this one goes on with, or a name that
+        was drawn for it. It stands in the row once the block is entered.
     """
 
     def __init__(
@@ -129,7 +141,7 @@ class Heartbeat:
         every: timedelta,
         application: Callable[[], str | None],
         stop: Callable[[], None],
-        goes_on: str | None = None,
+        known: str | None = None,
     ) -> None:
         self._attempt = attempt
         self._every = every.total_seconds()
@@ -138,7 +150,7 @@ class Heartbeat:
         self._left = threading.Event()
         self._lost: ProtocolError | None = None
         # Until there is an application, the task itself is what lives.
-        self._written: str | None = goes_on or processes.task_reference()
+        self._written: str | None = known or processes.task_reference()
         self._thread = threading.Thread(target=self._run, name="shardbatch-heartbeat", daemon=True)
 
     def __enter__(self) -> Heartbeat:

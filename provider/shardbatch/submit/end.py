@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from shardbatch.errors import JobFailed
 from shardbatch.masking import hidden, masked, secrets_in
 from shardbatch.submit import applications
+from shardbatch.submit.connect_limits import AGAIN, way_back
 from shardbatch.submit.output import cause_of, last_line, shortened
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ _MEMORY = re.compile(
 _MORE_MEMORY = (
     "Nothing is lost: give it more memory (driver_memory, executor_memory, the container's limit), then clear this "
     "task; the same batch runs again. ReadLimits makes later batches smaller."
+)
+_MORE_MEMORY_AT_BOTH = (
+    "Nothing is lost: give more memory to this worker if its script was short of it, else to the Spark Connect server; "
+    "then clear this task. The same batch runs again. ReadLimits makes later batches smaller."
 )
 
 
@@ -73,6 +78,32 @@ def job_failed(
         f"The Spark application for {worked} failed: {_sentence(masked(what, secrets))}{place}",
         remedy=_MORE_MEMORY if short and not asked else None,
     )
+
+
+def script_failed(
+    code: int | None,
+    worked: Worked,
+    output: Sequence[str],
+    secrets: Sequence[str],
+    *,
+    asked: bool,
+    lost: str | None,
+) -> JobFailed:
+    """The error of a task whose script over Spark Connect failed.
+
+    :param code: its exit code; ``None`` if it was not started.
+    :param asked: whether it was this task that ended it.
+    :param lost: what became of the server, if the task ended the script for that.
+    """
+    if asked:
+        what, remedy = "it was ended, because this task was asked to end", None
+    elif lost is not None:
+        what, remedy = f"it was ended, because {lost}", AGAIN
+    else:
+        what = _what(code, [hidden(line, secrets) for line in output], JobFailed())
+        short = _signal(code) == signal.SIGKILL or _MEMORY.search(what)
+        remedy = _MORE_MEMORY_AT_BOTH if short else way_back(what)
+    return JobFailed(f"The Spark application for {worked} failed: {_sentence(masked(what, secrets))}", remedy=remedy)
 
 
 def _what(code: int | None, output: Sequence[str], said: BaseException) -> str:

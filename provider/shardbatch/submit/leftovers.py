@@ -19,6 +19,7 @@ from shardbatch.tasks.liveness import task_states
 if TYPE_CHECKING:
     from shardbatch.core.batch import Batch, Recorded
     from shardbatch.core.say import Say
+    from shardbatch.submit.attempt import Attempt
 
 #: States of a task whose application is wanted.
 AT_WORK = frozenset({"running", "deferred"})
@@ -46,12 +47,12 @@ class LeftOvers:
             return not (work and self.working(work))
 
         found = processes.end_left_over(batch.batch_id, batch.attempt, left)
-        for work, gone in found:
+        for what, work, gone in found:
             did = "Ended" if gone else "Could not end"
-            self.say(f"{did} a spark-submit of batch {batch.batch_id} that {work or 'a task'} had left behind.")
+            self.say(f"{did} a {what} of batch {batch.batch_id} that {work or 'a task'} had left behind.")
         attempt, recorded = batch.spark_applications
         over = [left(item.work) and self._ended(batch, item) for item in recorded]
-        return attempt == batch.attempt and bool(over) and all(over) and all(gone for _, gone in found)
+        return attempt == batch.attempt and bool(over) and all(over) and all(item.gone for item in found)
 
     def _ended(self, batch: Batch, item: Recorded) -> bool:
         task = self.tasks.get(item.work.partition("[")[0])
@@ -62,6 +63,13 @@ class LeftOvers:
             ending = end(item.name, batch.batch_id)
         self.say(ending.said)
         return bool(ending.over)
+
+
+def end_own_left_over(attempt: Attempt, say: Callable[..., None]) -> None:
+    """End what an earlier try or attempt of a task has left on this host, for a try of the task that begins."""
+    for what, _, gone in processes.end_left_over(attempt.batch_id, attempt.attempt, lambda work: work == attempt.work):
+        did = "Ended" if gone else "Could not end"
+        say("%s a %s that an earlier try or attempt of this task had left behind.", did, what)
 
 
 def working_in(dag_id: str, run_id: str) -> Callable[[str], bool]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The spark-submit processes of this host: told apart by their command line, ended with their children."""
+"""The applications of this host: a spark-submit is told apart by its command line, a script that works over Spark
+Connect by its environment. They are ended with their children."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from typing import NamedTuple
 
 import psutil
 
@@ -57,20 +59,41 @@ def _told(process: psutil.Process, batch_id: str) -> dict[str, str] | None:
     return told if named and told.get("batch") == batch_id else None
 
 
-def end_left_over(batch_id: str, attempt: int, left: Callable[[str], bool]) -> list[tuple[str, bool]]:
-    """End every spark-submit of a batch on this host that an attempt, or one before it, has left behind.
+class LeftOver(NamedTuple):
+    """What an earlier try or attempt left on this host: what it is, its task, and whether it was seen to end."""
 
-    They are found by their arguments, also if their ids were never written down.
+    what: str
+    work: str
+    gone: bool
 
-    :param left: whether the spark-submit of this task has been left behind.
-    :returns: the tasks whose spark-submit was found, each with whether it was seen to end.
+
+def _of_script(process: psutil.Process, batch_id: str) -> dict[str, str] | None:
+    """What the environment of a script over Spark Connect tells of a batch, which its children have too; ``None`` for
+    any other process."""
+    try:
+        found = process.environ()
+    except (psutil.Error, OSError):
+        return None
+    told = handover.of_environment(found)
+    over_connect = found.get("SPARK_REMOTE", "").startswith("sc://") and process.pid != os.getpid()
+    return told if over_connect and told.get("batch") == batch_id else None
+
+
+def end_left_over(batch_id: str, attempt: int, left: Callable[[str], bool]) -> list[LeftOver]:
+    """End every spark-submit and script of a batch on this host that an attempt, or one before it, has left behind.
+
+    They are found by their arguments or environment, also if they were never written down.
+
+    :param left: whether what this task started has been left behind.
     """
     found = []
     for process in psutil.process_iter():
-        told = _told(process, batch_id)
-        if told is None or _number(told.get("attempt", "")) > attempt or not left(told.get("work", "")):
-            continue
-        found.append((told.get("work", ""), end_tree(process)))
+        for what, look in (("spark-submit", _told), ("script", _of_script)):
+            told = look(process, batch_id)
+            if told is None or _number(told.get("attempt", "")) > attempt or not left(told.get("work", "")):
+                continue
+            found.append(LeftOver(what, told.get("work", ""), end_tree(process)))
+            break
     return found
 
 

@@ -83,6 +83,12 @@ class Scene:
         return calls, reads
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triggers fire as soon as they know; no scheduler has to hear anything before."""
+    monkeypatch.setattr("shardbatch.triggers.SETTLED_S", 0.0)
+
+
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SQLStore]:
     monkeypatch.setenv("AIRFLOW_CONN_LEASES_DB", json.dumps({"conn_type": "sqlite", "host": f"{tmp_path}/leases.db"}))

@@ -27,7 +27,7 @@ def waits(airflow: Deployment, run: str) -> None:
 
 
 def ends(airflow: Deployment, run: str) -> list[str]:
-    assert airflow.client.wait_for_run("waits_for", run, PATIENCE) == "success"
+    airflow.succeeds("waits_for", run)
     found: Any = airflow.client.xcom("waits_for", run, "seen")
     return list(found)
 
@@ -91,7 +91,7 @@ def test_all_that_arrived_before_an_instant_is_there_when_the_wait_is_over(airfl
     assert ends(airflow, run) == ["a", "b", "c", "d", "e", "f", "g", "h", "later"]
 
     # The shard that was split is read, and what follows it has leases.
-    assert airflow.client.wait_for_run("waits_shards", reshard, PATIENCE) == "success"
+    airflow.succeeds("waits_shards", reshard)
     behind: Any = airflow.client.xcom("waits_shards", reshard, "behind")
     assert (behind["parents"], len(behind["children"])) == ([shard["ShardId"]], 2)
 
@@ -100,7 +100,7 @@ def test_all_that_arrived_before_an_instant_is_there_when_the_wait_is_over(airfl
     run = airflow.start("waits_idle", conf={"until": datetime.fromtimestamp(idle, UTC).isoformat()})
     airflow.client.wait_for_task("waits_idle", run, "whole", ["deferred"], PATIENCE)
     clock.advance(65)
-    assert airflow.client.wait_for_run("waits_idle", run, PATIENCE) == "success"
+    airflow.succeeds("waits_idle", run)
     assert airflow.client.xcom("waits_idle", run, "whole")["watermark_ms"] >= idle * 1000
 
     kinesis.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One local Spark for all tests of this folder."""
+"""One local Spark for all tests of this folder, which is a Spark Connect server for other processes, too."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from scripts.environment import QUICK_JAVA
 from shardbatch.landing.area import StagingArea
+from tests.support.ports import LOOPBACK, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+CONNECT_ADDRESS = "spark.connect.grpc.binding.address"
+CONNECT_PORT = "spark.connect.grpc.binding.port"
 #: A folder's name with what breaks readers that take a path for a URI, a list or a pattern.
 ODD = "my area, 5%20 a:b;c+d#e&é"
 
@@ -33,8 +36,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").appName("shardbatch-tests")
     settings = {
         "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        CONNECT_ADDRESS: LOOPBACK,
+        CONNECT_PORT: str(free_port()),
         "spark.driver.extraJavaOptions": QUICK_JAVA,
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "America/Lima",  # landed times are UTC whatever the session's zone
@@ -48,6 +54,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture
+def connect_url(spark: SparkSession) -> str:
+    """Where another process reaches this Spark as a Spark Connect server."""
+    return f"sc://{LOOPBACK}:{spark.conf.get(CONNECT_PORT)}"
 
 
 @pytest.fixture

@@ -60,11 +60,13 @@ def test_an_application_needs_pyspark_and_nothing_else(area: StagingArea, out: s
     assert "files=GatewayFiles\ncopied=25 of=25\ncommitted=0\n" in printed
 
 
-def test_an_application_and_a_reader_work_through_spark_connect(area: StagingArea, out: str, tmp_path: Path) -> None:
+def test_an_application_and_a_reader_work_through_spark_connect(
+    area: StagingArea, out: str, tmp_path: Path, connect_url: str
+) -> None:
     root = str(tmp_path / "o[ut] {pr,od} *?")
     rows = commit_two(root)
 
-    printed = run(area, out, BARRED=AIRFLOW_SIDE, REMOTE="local[1]", READ=root)
+    printed = run(area, out, BARRED=AIRFLOW_SIDE, REMOTE=connect_url, READ=root)
 
     assert "files=FrameFiles\ncopied=25 of=25\ncommitted=0\n" in printed
     assert rows in printed

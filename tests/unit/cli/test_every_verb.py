@@ -52,6 +52,7 @@ ELSEWHERE = {
     "import-kcl": "tests/integration/test_cli_import_kcl.py",
     "remove": "tests/integration/test_cli_remove.py",
     "positions export": "tests/integration/test_cli_positions_json.py",
+    "warm-spark": "tests/integration/test_spark_quick.py",
     "positions import": "tests/integration/test_cli_positions_json.py",
 }
 

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a script may not do over Spark Connect, and what to do about it: told from the error that ended the script."""
+
+from __future__ import annotations
+
+import re
+
+AGAIN = (
+    "Nothing is lost: the task is tried again in a session of its own, with the same batch. If that goes on, see that "
+    "the server runs, and that this worker reaches it."
+)
+#: An error as pyspark names it, and the way back.
+_WAYS_BACK = (
+    (
+        re.compile(
+            r"\[(?:JVM_ATTRIBUTE_NOT_SUPPORTED|ATTRIBUTE_NOT_SUPPORTED|CONTEXT_UNAVAILABLE_FOR_REMOTE_CLIENT"
+            r"|NOT_IMPLEMENTED|SESSION_OR_CONTEXT_NOT_EXISTS)\]"
+        ),
+        "Nothing is lost: over Spark Connect a script has no SparkContext, no RDDs and no JVM. Use DataFrames instead, "
+        "or run it with SparkSubmitBatchOperator; then clear this task. The same batch runs again.",
+    ),
+    (
+        re.compile(r"PYTHON_VERSION_MISMATCH|Python in worker has different version"),
+        "Nothing is lost: Python functions need one minor version of Python on both sides. Give python= the version "
+        "of the server's PYSPARK_PYTHON, or change that; then clear this task. The same batch runs again.",
+    ),
+    (
+        re.compile(r"SESSION_CLOSED|SESSION_CHANGED|SESSION_NOT_FOUND|RETRIES_EXCEEDED|StatusCode\.UNAVAILABLE"),
+        "Nothing is lost: the server was lost or was started anew, another try ended this session, or the script went "
+        f"on after spark.stop(). {AGAIN.partition(': ')[2].capitalize()}",
+    ),
+)
+
+
+def way_back(told: str) -> str | None:
+    """What to do about the error that ended a script; ``None`` if Connect has nothing to do with it."""
+    return next((way for pattern, way in _WAYS_BACK if pattern.search(told)), None)

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a script may not do over Spark Connect: the words of pyspark 4.2, and the way back that we tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardbatch.submit.connect_limits import way_back
+
+
+@pytest.mark.parametrize(
+    ("told", "way"),
+    [
+        (
+            "PySparkAttributeError: [JVM_ATTRIBUTE_NOT_SUPPORTED] Attribute `sparkContext` is not supported in Spark "
+            "Connect as it depends on the JVM.",
+            "run it with SparkSubmitBatchOperator",
+        ),
+        ("PySparkAttributeError: [ATTRIBUTE_NOT_SUPPORTED] Attribute `x` is not supported.", "Use DataFrames instead"),
+        ("PySparkNotImplementedError: [NOT_IMPLEMENTED] rdd is not implemented.", "no RDDs"),
+        (
+            "PySparkRuntimeError: [CONTEXT_UNAVAILABLE_FOR_REMOTE_CLIENT] Remote client cannot create a SparkContext. "
+            "Create SparkSession instead.",
+            "no SparkContext",
+        ),
+        (
+            "PythonException: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.11 than that in "
+            "driver: 3.12, PySpark cannot run with different minor versions.",
+            "Give python= the version of the server's PYSPARK_PYTHON",
+        ),
+        (
+            "UnknownException: [INVALID_HANDLE.SESSION_CLOSED] The handle 7 is invalid.",
+            "another try ended this session",
+        ),
+        ("SparkConnectGrpcException: status = StatusCode.UNAVAILABLE", "The task is tried again"),
+    ],
+)
+def test_an_error_of_connect_leads_back(told: str, way: str) -> None:
+    found = way_back(f"it ended with exit code 1: {told}")
+    assert found is not None
+    assert found.startswith("Nothing is lost: ")
+    assert way in found
+
+
+def test_an_error_of_the_job_is_the_jobs() -> None:
+    assert way_back("it ended with exit code 1: ZeroDivisionError: division by zero") is None

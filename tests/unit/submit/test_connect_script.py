@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of a script over Spark Connect: what it is told, how it is found again, how it is ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from shardbatch.core.handover import WorkOrder
+from shardbatch.submit import processes
+from shardbatch.submit.connect_script import Script, environment
+from shardbatch.submit.processes import LeftOver
+from tests.support.waiting import wait_until
+
+#: Its own for each process of the tests: what a batch has left is looked for on the whole host.
+BATCH = f"b-connect-{os.getpid()}"
+REMOTE = "sc://127.0.0.1:1/;user_id=ann"
+PARENT = (
+    "import subprocess, sys, time\n"
+    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+    "print(child.pid, flush=True)\n"
+    "time.sleep(600)\n"
+)
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+def order(attempt: int = 2, work: str = "t") -> WorkOrder:
+    return WorkOrder("file:///m.json", attempt, "sha256:00", work, "try-1", BATCH)
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(env: dict[str, str]) -> subprocess.Popen[str]:
+        words = [sys.executable, "-c", "print(flush=True); import time; time.sleep(600)"]
+        started.append(subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True))
+        assert started[-1].stdout is not None
+        started[-1].stdout.readline()  # until then its environment is this process's
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_a_script_is_told_its_batch_and_its_session_over_what_the_author_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_WORKER", "kept")
+    told = environment(order(), REMOTE, {"NUMBER": 3, "SPARK_REMOTE": "sc://mine", "SHARDBATCH_ATTEMPT": "9"})
+    assert (told["OF_WORKER"], told["NUMBER"]) == ("kept", "3")
+    assert (told["SPARK_REMOTE"], told["SHARDBATCH_ATTEMPT"], told["SHARDBATCH_TOKEN"]) == (REMOTE, "2", "try-1")
+    assert (told["SHARDBATCH_MANIFEST"], told["SHARDBATCH_WORK"]) == ("file:///m.json", "t")
+
+
+def test_its_lines_are_said_and_its_exit_code_is_told() -> None:
+    said: list[str] = []
+    words = [sys.executable, "-c", "import sys; print('one', flush=True); print('two', file=sys.stderr); sys.exit(3)"]
+    assert Script(words, dict(os.environ)).follow(lambda lines: lines, said.append) == 3
+    assert said == ["one", "two"]
+
+
+def test_it_is_killed_with_the_processes_below_it() -> None:
+    script, below = Script([sys.executable, "-c", PARENT], dict(os.environ)), []
+
+    def say(line: str) -> None:
+        below.append(psutil.Process(int(line)))
+        script.kill()
+
+    assert script.follow(lambda lines: lines, say) == -9
+    assert not script.running
+    wait_until(lambda: not below[0].is_running() or below[0].status() == psutil.STATUS_ZOMBIE, 20, "the child to end")
+    script.kill()  # again is nothing
+
+
+def test_a_script_that_was_left_behind_is_found_by_its_environment_and_ended(start: Start) -> None:
+    older = start(environment(order(1), REMOTE, {}))
+    newer = start(environment(order(3), REMOTE, {}))
+    other = start(environment(order(1, "u"), REMOTE, {}))
+    no_script = start({**environment(order(1), REMOTE, {}), "SPARK_REMOTE": ""})
+    assert processes.end_left_over(BATCH, 2, lambda work: work == "t") == [LeftOver("script", "t", True)]
+    assert older.poll() is not None
+    assert [process.poll() for process in (newer, other, no_script)] == [None, None, None]
+
+
+def test_whoever_looks_is_not_taken_for_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in environment(order(1), REMOTE, {}).items():
+        monkeypatch.setenv(name, text)
+    assert processes.end_left_over(BATCH, 2, lambda work: True) == []
