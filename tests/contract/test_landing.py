@@ -14,6 +14,7 @@ from shardbatch.core.batch import Start
 from shardbatch.core.position import TRIM_HORIZON, after, at_timestamp
 from shardbatch.core.rows import Namespace
 from shardbatch.core.slice import LandedFile
+from shardbatch.core.start import Begun
 from shardbatch.errors import ManifestChanged, StagingError
 from shardbatch.landing import layout
 from shardbatch.landing.area import StagingArea
@@ -285,6 +286,16 @@ def test_only_finished_starts_are_found(backend: Backend, area: StagingArea) -> 
 
     assert area.finished_starts(NAMESPACE, "b-1") == [one, two]
     assert area.finished_starts(NAMESPACE, "b-3") == []
+
+
+def test_all_begun_starts_are_found_whether_they_ended_or_not(backend: Backend, area: StagingArea) -> None:
+    starts = [Begun("s1", 1, "load", spark_application="app-1"), Begun("s2", 2, "load"), Begun("s3", 2, "other")]
+    works = area.uri_of(layout.works_folder(NAMESPACE, "b-1"))
+    for one in starts:
+        folder = f"{works}/{layout.work_folder(one.work)}/{layout.BEGUN}/{layout.start_name(one.attempt, one.start_id)}"
+        backend.put(f"{folder}/begun.json", json.dumps(one.to_json()).encode())
+    assert area.begun_starts(NAMESPACE, "b-1") == starts
+    assert area.begun_starts(NAMESPACE, "b-3") == []
 
 
 def test_a_damaged_done_marker_is_an_error(backend: Backend, area: StagingArea) -> None:

@@ -27,7 +27,9 @@ ELSEWHERE = {("application", "status")}
 LISTS = ("application", "shards", "batches", "completeness", "reading")
 #: Entries of a list that an example shows.
 SHOWN = 2
-VIEWPORT = (1200, 780)
+VIEWPORT = (1100, 660)
+#: Characters in a line of an example.
+WIDTH = 112
 
 
 def examples(page: str | None = None) -> dict[str, Any]:
@@ -58,9 +60,8 @@ def fields(value: Any) -> Any:
     """What can be compared: the fields of objects, over all entries of a list, and the columns of rows."""
     if isinstance(value, dict):
         if "columns" in value:
-            return {**{name: fields(each) for name, each in value.items() if name != "rows"}, "rows": None} | {
-                "columns": tuple(value["columns"])
-            }
+            beside = {name: fields(each) for name, each in value.items()}
+            return {**beside, "columns": tuple(value["columns"]), "rows": None}
         return {name: fields(each) for name, each in value.items()}
     if isinstance(value, list):
         merged: Any = None
@@ -89,8 +90,9 @@ def shortened(value: Any, place: tuple[str, ...]) -> Any:
     if isinstance(value, dict):
         return {name: shortened(each, (*place, name)) for name, each in value.items()}
     if isinstance(value, list):
-        whole = place[-1] == "columns"
-        return [shortened(each, place) for each in (value if whole else value[: 1 if place[-1] == "rows" else SHOWN])]
+        if place[-1] in ("columns", "rows"):
+            return value if place[-1] == "columns" else value[:1]
+        return [shortened(each, place) for each in value[:SHOWN]]
     if isinstance(value, str) and value.startswith("file://"):
         return "s3://bucket/staging/" + value.partition("/staging/")[2]
     return value
@@ -98,23 +100,30 @@ def shortened(value: Any, place: tuple[str, ...]) -> Any:
 
 def write_examples(found: Mapping[str, Any]) -> None:
     def put(match: re.Match[str]) -> str:
-        text = json.dumps(shortened(found[match[1]], (match[1],)), indent=1, ensure_ascii=False)
-        return f"<!-- answer: {match[1]} -->\n\n```json\n{compact(text)}\n```\n"
+        text = laid_out(shortened(found[match[1]], (match[1],)))
+        return f"<!-- answer: {match[1]} -->\n\n```json\n{text}\n```\n"
 
     PAGE.write_text(ANSWER.sub(put, PAGE.read_text("utf-8")), "utf-8")
 
 
-def compact(text: str) -> str:
-    """JSON in lines of up to 120 characters: what is innermost stands on one line if it fits."""
-
-    def joined(match: re.Match[str]) -> str:
-        line = re.sub(r"\n\s*", " ", match[0]).replace("[ ", "[").replace(" ]", "]").replace("{ ", "{")
-        return line.replace(" }", "}")
-
-    def shorter(text: str) -> str:
-        return re.sub(r"[\[{][^\[\]{}]*[\]}]", lambda m: joined(m) if len(joined(m)) <= 100 else m[0], text)
-
-    return shorter(shorter(text))
+def laid_out(value: Any, indent: int = 0) -> str:
+    """JSON that is read easily: what fits stands on one line, and short members stand side by side."""
+    whole = json.dumps(value, ensure_ascii=False)
+    if indent + len(whole) <= WIDTH or not isinstance(value, (dict, list)):
+        return whole
+    if isinstance(value, dict):
+        members = [f"{json.dumps(name)}: {laid_out(each, indent + 1)}" for name, each in value.items()]
+    else:
+        members = [laid_out(each, indent + 1) for each in value]
+    lines = [members[0]]
+    for member in members[1:]:
+        if "\n" in lines[-1] + member or indent + len(lines[-1]) + len(member) > WIDTH:
+            lines.append(member)
+        else:
+            lines[-1] += f", {member}"
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    space = "\n" + " " * (indent + 1)
+    return begin + space + f",{space}".join(lines) + "\n" + " " * indent + end
 
 
 def take_pictures(airflow: PageAirflow) -> None:
@@ -129,11 +138,13 @@ def take_pictures(airflow: PageAirflow) -> None:
             keep(shown, name)
 
         picture("applications", "/plugin/streams", "table.applications tbody tr")
+        shown.page.set_viewport_size({"width": VIEWPORT[0], "height": 860})
         picture("red-run", f"/dags/{ORDERS}/runs/red/plugin/streams-run", f"h2:has-text('{batch.batch_id}')")
+        shown.page.set_viewport_size({"width": VIEWPORT[0], "height": VIEWPORT[1]})
         picture("overview", airflow.route("troubles"), ".trouble")
         picture("lineage", airflow.route("troubles", "lineage"), ".drawing.lineage canvas")
         picture("batches", airflow.route("troubles", "batches"), ".drawing.timeline canvas, .drawing.timeline svg")
-        picture("shard", airflow.route("troubles", "shard", airflow.troubles["gap"]), "dl.facts >> nth=1")
+        picture("shard", airflow.route("troubles", "shard", airflow.troubles["gap"]), "dl.facts")
         shown.go(airflow.route("troubles", "batch", airflow.troubles["parked"]))
         shown.page.get_by_role("button", name="unpark", exact=True).click()
         shown.page.get_by_role("heading", name="Preview").wait_for(timeout=PATIENCE)

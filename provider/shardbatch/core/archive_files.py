@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from shardbatch.core.rows import Namespace
 from shardbatch.core.slice import LandedFile
+from shardbatch.core.start import Begun
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +23,10 @@ class ArchiveFiles(Protocol):
 
     def records(self, file: LandedFile, rows: int) -> Iterator[pa.RecordBatch]:
         """A landed file's records with a page's columns, at most ``rows`` at a time."""
+        ...
+
+    def begun_starts(self, namespace: Namespace, batch_id: str) -> list[Begun]:
+        """All starts whose begun markers stand beside the batch's manifest, whether they ended or not."""
         ...
 
     def no_records(self) -> pa.RecordBatch:

@@ -363,10 +363,6 @@ class Landing(ArchiveFiles, Protocol):
         """What stands beside a batch's manifest of each of these works; none of one that left nothing."""
         ...
 
-    def begun_starts(self, namespace: Namespace, batch_id: str) -> list[Begun]:
-        """All starts whose begun markers stand beside the batch's manifest, whether they ended or not."""
-        ...
-
     def finished_starts(self, namespace: Namespace, batch_id: str) -> list[Start]:
         """All starts whose done markers stand beside the batch's manifest, whether they count or not."""
         ...
@@ -400,14 +396,3 @@ class Clock:
 
 #: This machine's time.
 SYSTEM_CLOCK = Clock(now_ms=lambda: time.time_ns() // 1_000_000, monotonic=time.monotonic, sleep=time.sleep)
-
-
-#: Says a line of progress to the person who reads the log.
-Say = Callable[[str], None]
-
-#: Shows how far a read task has come, as plain JSON, to those who look from outside.
-Show = Callable[[Mapping[str, object]], None]
-
-
-def unshown(progress: Mapping[str, object]) -> None:
-    """Drop it, where nobody looks."""

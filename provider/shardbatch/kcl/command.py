@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from shardbatch.control.action import Done
 from shardbatch.control.reset import target_of
-from shardbatch.core.ports import Say
 from shardbatch.core.rows import Namespace
+from shardbatch.core.say import Say
 from shardbatch.hooks.kinesis import KinesisStream
 from shardbatch.kcl.connection import kcl_leases
 from shardbatch.kcl.verbs import IMPORT_KCL

@@ -12,8 +12,9 @@ from datetime import timedelta
 
 from shardbatch.control.action import Action, Done
 from shardbatch.control.import_leases import Import, import_leases
-from shardbatch.core.ports import Say, Source
+from shardbatch.core.ports import Source
 from shardbatch.core.position import Position
+from shardbatch.core.say import Say
 from shardbatch.errors import ConfigurationError, WorkersAlive
 from shardbatch.kcl.lease import KclLease, KclLeases, of_stream, plan_import
 

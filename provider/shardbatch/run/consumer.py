@@ -24,14 +24,12 @@ from shardbatch.core.ports import (
     Landing,
     LeaseStore,
     Liveness,
-    Say,
-    Show,
     Source,
     Verdict,
-    unshown,
 )
 from shardbatch.core.position import TRIM_HORIZON, Position
 from shardbatch.core.rows import APPLICATION, BATCH, SCHEMA_VERSION, SHARD_LEASE, Key, Namespace
+from shardbatch.core.say import Say, Show, unshown
 from shardbatch.errors import ApplicationRemoved, ApplicationUnknown, OwnerUnknown, StoreNotFound, UnsupportedSchema
 
 log = logging.getLogger("shardbatch")

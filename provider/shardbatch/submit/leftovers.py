@@ -18,7 +18,7 @@ from shardbatch.tasks.liveness import task_states
 
 if TYPE_CHECKING:
     from shardbatch.core.batch import Batch, Recorded
-    from shardbatch.core.ports import Say
+    from shardbatch.core.say import Say
 
 #: States of a task whose application is wanted.
 AT_WORK = frozenset({"running", "deferred"})

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from shardbatch.core.ports import Say, Show, unshown
+from shardbatch.core.say import Say, Show, unshown
 
 #: The key under which it stands.
 KEY = "shardbatch_reading"
@@ -18,7 +18,7 @@ RETENTION = timedelta(days=1)
 def shown_in(state: Any, warn: Say) -> Show:
     """Shows progress in the state store of the running task.
 
-    A task does not fail because nobody can see it: if the store refuses, that is said once, and no more is shown.
+    If the store refuses, a warning says so once, no more is shown, and the task goes on.
 
     :param state: the context's ``task_state_store``; ``None`` where Airflow has none: then nothing is shown.
     :param warn: says that the store has refused.
