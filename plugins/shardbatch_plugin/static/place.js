@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a tab on a DAG, a run or a task opens: the place where it belongs.
 import { h } from "./dom.js";
-import { failed, pill, waiting } from "./parts.js";
+import { failed, waiting } from "./parts.js";
 import { format, ofPlace } from "./router.js";
 
 /** Nothing beside the place itself, which the page asks for on every view of a tab. */
 export const needs = () => [];
+
+function nameOf({ app_name: name, batch_id: batchId, shard_id: shardId }) {
+  if (shardId) return `shard ${shardId}`;
+  return batchId ? `batch ${batchId}` : name;
+}
 
 /** The list of places, where there is more than one. */
 export function view(context) {
@@ -31,10 +36,11 @@ export function view(context) {
         h(
           "li",
           { key: format(ofPlace(place)) },
-          h("a", { href: context.link(ofPlace(place)) }, `${place.app_name} / ${place.stream_name}`),
-          place.group_id && h("span", { class: "quiet" }, `group ${place.group_id}`),
-          place.batch_id && [pill("batch"), h("code", null, place.batch_id)],
-          place.shard_id && [pill("shard"), h("code", null, place.shard_id)],
+          h("a", { href: context.link(ofPlace(place)) }, nameOf(place)),
+          h("span", { class: "quiet" }, `${place.app_name} / ${place.stream_name}, group ${place.group_id || "none"}`),
+          place.shard_id &&
+            place.batch_id &&
+            h("a", { href: context.link(ofPlace({ ...place, shard_id: null })) }, `batch ${place.batch_id}`),
         ),
       ),
     ),
