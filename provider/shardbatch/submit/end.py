@@ -28,6 +28,10 @@ _MORE_MEMORY = (
     "Nothing is lost: give it more memory (driver_memory, executor_memory, the container's limit), then clear this "
     "task; the same batch runs again. ReadLimits makes later batches smaller."
 )
+_MORE_MEMORY_AT_BOTH = (
+    "Nothing is lost: give more memory to this worker if its script was short of it, else to the Spark Connect server; "
+    "then clear this task. The same batch runs again. ReadLimits makes later batches smaller."
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,8 @@ def script_failed(
         what, remedy = f"it was ended, because {lost}", AGAIN
     else:
         what = _what(code, [hidden(line, secrets) for line in output], JobFailed())
-        remedy = _MORE_MEMORY if _signal(code) == signal.SIGKILL or _MEMORY.search(what) else way_back(what)
+        short = _signal(code) == signal.SIGKILL or _MEMORY.search(what)
+        remedy = _MORE_MEMORY_AT_BOTH if short else way_back(what)
     return JobFailed(f"The Spark application for {worked} failed: {_sentence(masked(what, secrets))}", remedy=remedy)
 
 

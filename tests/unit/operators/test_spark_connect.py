@@ -161,6 +161,14 @@ def test_a_failed_script_is_told_with_its_exception_and_closes_the_attempt(
     assert (work.closed, len(sessions.closed)) == (1, 1)
 
 
+def test_a_script_that_was_killed_for_want_of_memory_is_told_where_to_give_more(
+    given: dict[str, Any], sessions: Sessions
+) -> None:
+    script(given, "import os\nos.kill(os.getpid(), 9)\n")
+    with pytest.raises(JobFailed, match=r"killed by SIGKILL .*more memory to this worker .*else to the Spark Connect"):
+        run(operator(**given), Work())
+
+
 def test_the_python_of_the_author_runs_the_script(given: dict[str, Any], sessions: Sessions, tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\necho of the author\nexec {sys.executable} "$@"\n')
