@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import psutil
@@ -77,6 +78,20 @@ def _of_script(process: psutil.Process, batch_id: str) -> dict[str, str] | None:
     told = handover.of_environment(found)
     over_connect = found.get("SPARK_REMOTE", "").startswith("sc://") and process.pid != os.getpid()
     return told if over_connect and told.get("batch") == batch_id else None
+
+
+def of_session(remote: str, but: int = 0) -> list[psutil.Process]:
+    """The processes of this host whose ``SPARK_REMOTE`` is this one, also if they left the family of who started them.
+
+    :param remote: a URL with the session of one try; an empty one is nobody's.
+    :param but: the id of a process that is left out, besides this one.
+    """
+    found = []
+    for process in psutil.process_iter() if remote else ():
+        with suppress(psutil.Error, OSError):
+            if process.pid not in (but, os.getpid()) and process.environ().get("SPARK_REMOTE") == remote:
+                found.append(process)
+    return found
 
 
 def end_left_over(batch_id: str, attempt: int, left: Callable[[str], bool]) -> list[LeftOver]:
