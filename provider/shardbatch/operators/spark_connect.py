@@ -21,6 +21,7 @@ from shardbatch.submit.connect_script import Script, environment
 from shardbatch.submit.connect_watch import Watch
 from shardbatch.submit.end import Worked, script_failed
 from shardbatch.submit.leftovers import end_own_left_over
+from shardbatch.submit.output import Output
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -187,10 +188,11 @@ class SparkConnectBatchOperator(BatchWork):
         assert self._server is not None
         end_own_left_over(attempt, self.log.info)
         earlier = attempt.earlier_application()
-        if earlier is not None and not earlier.ended:
+        if earlier is not None:  # also of a closed attempt: an earlier try may have closed it beside the one in the row
             self.log.info("%s", self.end_recorded(earlier.name, attempt.batch_id).said)
         self._order = replace(self._order_of(context), token=str(context["ti"].id))
-        self._session, self._script, self._ended = connect.draw(self._server), None, None
+        self._session, self._script = connect.draw(self._server), None
+        self._ended, self._lost, self._output = None, None, Output()
         self._run(context, attempt, self._session.reference)
 
     def _start(self, context: Context) -> None:
@@ -202,7 +204,14 @@ class SparkConnectBatchOperator(BatchWork):
         server_session = self._open_session(server, session)
         words = [self.python or sys.executable, str(self.application), *map(str, self.application_args or ())]
         self._refuse_if_stopped()
-        self._script = Script(words, environment(order, connect.remote(server, session), self.env_vars or {}))
+        told = environment(order, connect.remote(server, session), self.env_vars or {})
+        try:
+            self._script = Script(words, told)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{words[0]} could not be started on this worker: {error.strerror}.",
+                remedy="Give python= the path of a Python that every worker has.",
+            ) from None
         self._refuse_if_stopped()  # it may have been asked to stop before it knew the script
         secrets = self._secrets()
         every = self.heartbeat.total_seconds()
@@ -265,7 +274,8 @@ class SparkConnectBatchOperator(BatchWork):
         return self._script is not None and self._script.running
 
     def _over(self) -> bool:
-        return not self._running() and (self._script is None or self._end_session().over)
+        """Whether the application has ended, as far as the last try to end its session tells."""
+        return not self._running() and (self._script is None or (self._ended is not None and self._ended.over))
 
     def _application_reference(self) -> str | None:
         return None if self._session is None else self._session.reference

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +21,9 @@ from shardbatch.hooks.kinesis import KinesisStream
 from shardbatch.hooks.leases import SQLLeases
 from shardbatch.hooks.staging import Staging
 from shardbatch.operators.spark_connect import SparkConnectBatchOperator
+from shardbatch.submit import connect
+from shardbatch.submit.applications import Ending
+from shardbatch.submit.attempt import EarlierApplication
 from shardbatch.submit.connect import Server
 from shardbatch.task_group import StreamBatch
 from tests.unit.submit.connect_server import Sessions, running
@@ -77,6 +81,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sessions]:
     with running(made) as server:
         fields = {"conn_type": "spark_connect", "host": server.host, "port": server.port, "login": server.user}
         monkeypatch.setenv("AIRFLOW_CONN_CONNECT", json.dumps(fields))
+        made.port = server.port
         yield made
 
 
@@ -208,6 +213,38 @@ def test_a_task_that_was_asked_to_end_starts_no_script(
     assert not (tmp_path / "ran").exists()
     assert len(sessions.closed) == 1
     assert work.closed >= 1
+
+
+def test_a_retry_ends_the_session_of_the_row_also_if_the_attempt_is_closed(
+    given: dict[str, Any], sessions: Sessions
+) -> None:
+    earlier = connect.Session("127.0.0.1", sessions.port, "ann", str(uuid.uuid4()))
+    work = Work()
+    work.earlier_application = lambda: EarlierApplication(earlier.reference, of_this_attempt=True, ended=True)  # type: ignore[assignment,return-value]
+    script(given, "")
+    run(operator(**given), work)
+    assert ("ann", earlier.session_id) in sessions.closed
+
+
+def test_a_python_that_is_not_there_is_named(given: dict[str, Any], sessions: Sessions) -> None:
+    work = Work()
+    with pytest.raises(ConfigurationError, match=r"/nowhere/python could not be started on this worker: No such file"):
+        run(operator(**given, python="/nowhere/python"), work)
+    assert (work.closed, len(sessions.closed)) == (1, 1)
+
+
+def test_a_server_that_does_not_answer_is_asked_once_for_each_end(
+    given: dict[str, Any], sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, task, asked = Work(), operator(**given), []
+    script(given, "raise SystemExit(1)")
+    fails = Ending(False, "not reached")
+    monkeypatch.setattr("shardbatch.submit.connect_session.end", lambda *of: asked.append(of) or fails)
+    with pytest.raises(JobFailed):
+        run(task, work)
+    assert (len(asked), work.closed) == (1, 0)
+    task.on_kill()
+    assert (len(asked), work.closed) == (2, 0)
 
 
 def test_a_server_that_is_not_reached_fails_the_try_and_a_retry_may_help(

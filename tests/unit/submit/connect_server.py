@@ -18,6 +18,7 @@ class Sessions(base_pb2_grpc.SparkConnectServiceServicer):
     """Like Spark 4.2: an unknown session is made by a call about it, and only a known one is closed for good."""
 
     def __init__(self) -> None:
+        self.port = 0
         self.generation = "first"
         self.open: set[tuple[str, str]] = set()
         self.closed: set[tuple[str, str]] = set()
