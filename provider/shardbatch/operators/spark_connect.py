@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,11 +146,14 @@ class SparkConnectBatchOperator(BatchWork):
         if self._over():
             self._close_attempt()
 
-    def end_recorded(self, application: str, batch_id: str) -> applications.Ending:
-        """End an application of this task that a batch row names, for a task that opens the next attempt."""
+    def end_recorded(self, application: str, batch_id: str, render: Callable[[str], str] = str) -> applications.Ending:
+        """End an application of this task that a batch row names, for a task that opens the next attempt.
+
+        :param render: renders ``conn_id`` where this task has not done it.
+        """
         if connect.parse(application) is None:
             return applications.end_application(application, batch_id, None)
-        return connect_session.end_recorded(application, str(self.conn_id))
+        return connect_session.end_recorded(application, render(str(self.conn_id)))
 
     def _require_script(self) -> None:
         if str(self.application).endswith((".jar", ".R", ".r")):

@@ -7,6 +7,7 @@ import json
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,9 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
+from shardbatch.core import batch as batches
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError, ConnectionUnknown, JobFailed
 from shardbatch.hooks.kinesis import KinesisStream
 from shardbatch.hooks.leases import SQLLeases
@@ -299,6 +303,27 @@ def test_a_recorded_session_of_an_older_attempt_is_ended(given: dict[str, Any], 
     later = operator(**given)
     assert later.end_recorded(work.noted[0], "b1").over
     assert not later.end_recorded("yarn:application_1", "b1").over
+
+
+@pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "one"])
+def test_freeze_ends_what_was_left_also_of_a_mapped_task_and_by_a_templated_connection(
+    given: dict[str, Any], sessions: Sessions, mapped: bool
+) -> None:
+    session = connect.Session("127.0.0.1", sessions.port, "ann", str(uuid.uuid4()))
+    of_group = {name: given[name] for name in ("app_name", "stream", "leases", "staging")}
+    with DAG("dag", schedule=None) as dag, StreamBatch("orders", **of_group) as batch:
+        fields: dict[str, Any] = {"task_id": "transform", "conn_id": "{{ params.spark }}", "batch": batch}
+        if mapped:
+            SparkConnectBatchOperator.partial(**fields).expand(application=["a.py", "b.py"])
+        else:
+            SparkConnectBatchOperator(**fields, application="a.py")
+    freeze = cast("Any", dag.task_dict["orders.freeze"])
+    ti = SimpleNamespace(dag_id="dag", run_id="run1")
+    left_overs = freeze._left_overs({"ti": ti, "params": {"spark": "connect"}})
+    row = Batch(Namespace("etl", "orders"), "", "b-left", "me", 5, BatchState.FROZEN, attempt=1)
+    row = batches.heartbeat(row, 1, session.reference, "orders.transform[1]" if mapped else "orders.transform")
+    assert replace(left_overs, working=lambda work: False)(row)
+    assert sessions.closed == {("ann", session.session_id)}
 
 
 def test_a_task_that_was_asked_to_end_before_it_began_starts_nothing(

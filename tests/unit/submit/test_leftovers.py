@@ -71,7 +71,7 @@ class Operator:
         self.over = over
         self.asked: list[str] = []
 
-    def end_recorded(self, application: str, batch_id: str) -> Ending:
+    def end_recorded(self, application: str, batch_id: str, render: Callable[[str], str]) -> Ending:
         self.asked.append(application)
         return Ending(self.over, f"{application} of {batch_id}")
 
@@ -109,6 +109,16 @@ def test_every_application_of_the_attempt_is_ended_through_its_own_task() -> Non
 def test_one_whose_end_was_not_seen_is_waited_for() -> None:
     ended, _ = left_overs({"t.one": Operator(True), "t.two": Operator(False)})
     assert not ended(row(("yarn:a", "t.one"), ("yarn:b", "t.two")))
+
+
+def test_a_task_that_cannot_say_how_it_ends_its_application_is_waited_for() -> None:
+    class Broken(Operator):
+        def end_recorded(self, *of: Any) -> Ending:
+            raise KeyError("a word of the author's template: secret")
+
+    ended, said = left_overs({"t.one": Broken(True)})
+    assert not ended(row(("yarn:a", "t.one")))
+    assert "yarn:a could not be ended (KeyError); it is fenced" in said[0]
 
 
 def test_one_of_another_host_is_waited_for() -> None:
