@@ -14,9 +14,8 @@ from shardbatch.masking import hidden, secrets_in
 from shardbatch.operators.batch_work import BatchWork
 from shardbatch.operators.links import BatchLink
 from shardbatch.operators.rendering import place
-from shardbatch.submit import applications, connect, connect_session
+from shardbatch.submit import applications, connect, connect_limits, connect_session
 from shardbatch.submit.connect_calls import OPEN_S, CallFailed, calls
-from shardbatch.submit.connect_limits import AGAIN
 from shardbatch.submit.connect_script import Script, environment
 from shardbatch.submit.connect_watch import Watch
 from shardbatch.submit.end import Worked, script_failed
@@ -249,18 +248,18 @@ class SparkConnectBatchOperator(BatchWork):
             raise JobFailed(
                 f"The Spark Connect server {server.place} did not open a session ({error.code}: {told}). It has "
                 f"{OPEN_S:g} s for that.",
-                remedy=AGAIN,
+                remedy=connect_limits.AGAIN,
             ) from None
 
     def _configure(self, made: Calls, conf: dict[str, str]) -> None:
         try:
             made.configure(conf)
         except CallFailed as error:
-            if "CONFIG" not in error.told:
+            if not connect_limits.CONF_REFUSED.search(error.told):
                 raise
             raise ConfigurationError(
                 f"The Spark Connect server refuses conf: {hidden(error.told, self._secrets())}",
-                remedy="Give it to the server when it starts, or leave it out.",
+                remedy="Correct the value. What is fixed for the whole server is given to it when it starts.",
             ) from None
 
     def _refuse_if_stopped(self) -> None:

@@ -126,20 +126,20 @@ def _server(found: Connection) -> Server:
         text = f"[{text}]"  # Airflow takes the brackets from the address of a connection that is given as a URI
     try:
         url = urlsplit(text if "://" in text else f"sc://{text}")
-        named = url.port
-        port = found.port or named or DEFAULT_PORT
+        named, host = url.port, url.hostname or ""
         whole = url.scheme == "sc" and url.path in ("", "/") and not (url.query or url.fragment)
+        whole = whole and url.username is None and _HOST.fullmatch(host) is not None
     except ValueError:
         whole = False
-    if not whole or url.username is not None or not _HOST.fullmatch(url.hostname or ""):
+    if not whole:
         raise ConfigurationError(
             f"The connection {found.conn_id!r} names no Spark Connect server.",
             remedy='Give its host and its port (15002 if it has none), as in {"conn_type": "spark_connect", "host": '
             '"spark.example", "port": 15002}.',
         )
     return Server(
-        host=f"[{url.hostname}]" if ":" in url.hostname else url.hostname,
-        port=port,
+        host=f"[{host}]" if ":" in host else host,
+        port=found.port or named or DEFAULT_PORT,
         user=found.login or "",
         token=found.password or os.environ.get(TOKEN_VARIABLE, ""),
         use_ssl=str(found.extra_dejson.get("use_ssl", "")).lower() == "true",

@@ -9,6 +9,8 @@ AGAIN = (
     "Nothing is lost: the task is tried again in a session of its own, with the same batch. If that goes on, see that "
     "the server runs, and that this worker reaches it."
 )
+#: What a server says of a setting that it does not take: Spark 4.2, then earlier versions.
+CONF_REFUSED = re.compile(r"\[(?:CANNOT_MODIFY|INVALID_CONF)|should be .*, but was ")
 #: An error as pyspark names it, and the way back.
 _WAYS_BACK = (
     (

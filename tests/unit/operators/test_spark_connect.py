@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import uuid
 from collections.abc import Iterator
@@ -228,6 +229,23 @@ def test_a_retry_ends_the_session_of_the_row_also_if_the_attempt_is_closed(
     script(given, "")
     run(operator(**given), work)
     assert ("ann", earlier.session_id) in sessions.closed
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ('[CANNOT_MODIFY_CONFIG] Cannot modify the value of the Spark config: "a".', ConfigurationError),
+        ("[INVALID_CONF_VALUE.TYPE_MISMATCH] The value 'x' in the config \"a\" is invalid.", ConfigurationError),
+        ("a should be int, but was x", ConfigurationError),
+        ("[INVALID_HANDLE.SESSION_CLOSED] The handle 7 is invalid. Session was closed.", JobFailed),
+    ],
+)
+def test_configuration_that_the_server_refuses_is_no_matter_of_a_retry(
+    given: dict[str, Any], sessions: Sessions, told: str, kind: type[Exception]
+) -> None:
+    sessions.refusal = told
+    with pytest.raises(kind, match=re.escape(told)):
+        run(operator(**given, conf={"a": "x"}), Work())
 
 
 def test_a_python_that_is_not_there_is_named(given: dict[str, Any], sessions: Sessions) -> None:

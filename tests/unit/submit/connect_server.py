@@ -19,6 +19,7 @@ class Sessions(base_pb2_grpc.SparkConnectServiceServicer):
 
     def __init__(self) -> None:
         self.port = 0
+        self.refusal = ""
         self.generation = "first"
         self.open: set[tuple[str, str]] = set()
         self.closed: set[tuple[str, str]] = set()
@@ -46,6 +47,8 @@ class Sessions(base_pb2_grpc.SparkConnectServiceServicer):
 
     def Config(self, request: Any, context: Any) -> Any:
         self._known(request, context)
+        if self.refusal:
+            context.abort(grpc.StatusCode.INTERNAL, self.refusal)
         self.conf.update({pair.key: pair.value for pair in request.operation.set.pairs})
         return base_pb2.ConfigResponse(session_id=request.session_id)
 
