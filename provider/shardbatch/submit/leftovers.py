@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from shardbatch.core.batch import MOST_APPLICATIONS
 from shardbatch.errors import OwnerUnknown, ShardbatchError
 from shardbatch.submit import applications, processes
 from shardbatch.submit.applications import FENCED, Ending
@@ -55,10 +56,21 @@ class LeftOvers:
             did = "Ended" if gone else "Could not end"
             self.say(f"{did} a {what} of batch {batch.batch_id} that {work or 'a task'} had left behind.")
         attempt, recorded = batch.spark_applications
-        over = [left(item.work) and self._ended(batch, item) for item in recorded]
-        return attempt == batch.attempt and bool(over) and all(over) and all(item.gone for item in found)
+        silent: set[str] = set()
+        over = [left(item.work) and self._ended(batch, item, silent) for item in recorded]
+        # Beside as many as a row names there may be one that it has forgotten.
+        known = attempt == batch.attempt and 0 < len(recorded) < MOST_APPLICATIONS
+        return known and all(over) and all(item.gone for item in found)
 
-    def _ended(self, batch: Batch, item: Recorded) -> bool:
+    def _ended(self, batch: Batch, item: Recorded, silent: set[str]) -> bool:
+        """End one of the recorded applications.
+
+        :param silent: servers that did not answer just now; they are not waited for once more.
+        """
+        place = item.name.rpartition(":")[0]
+        if place in silent:
+            self.say(f"The older application {item.name} is where nobody answers; {FENCED}")
+            return False
         task = self.tasks.get(item.work.partition("[")[0])
         try:
             end = _end_of(task)
@@ -69,7 +81,9 @@ class LeftOvers:
         except Exception as error:  # noqa: BLE001 - an author's template or argument; fencing is enough and is said
             ending = Ending(False, f"The older application {item.name} could not be ended ({_told(error)}); {FENCED}")
         self.say(ending.said)
-        return bool(ending.over)
+        if ending.silent:
+            silent.add(place)
+        return ending.over
 
 
 def _end_of(task: Any) -> Callable[..., Ending] | None:

@@ -67,13 +67,15 @@ class Sessions(base_pb2_grpc.SparkConnectServiceServicer):
 
 
 @contextmanager
-def running(sessions: Sessions) -> Iterator[Server]:
-    """Serves on a free loopback port."""
+def running(sessions: Sessions, token: str = "") -> Iterator[Server]:
+    """Serves on a free loopback port; with a token, to processes of this host only."""
     made = grpc.server(ThreadPoolExecutor(4))
     base_pb2_grpc.add_SparkConnectServiceServicer_to_server(sessions, made)
-    port = made.add_insecure_port("127.0.0.1:0")
+    host = "localhost" if token else "127.0.0.1"
+    local = grpc.local_server_credentials()
+    port = made.add_secure_port("localhost:0", local) if token else made.add_insecure_port("127.0.0.1:0")
     made.start()
     try:
-        yield Server("127.0.0.1", port, "ann")
+        yield Server(host, port, "ann", token)
     finally:
         made.stop(None).wait()

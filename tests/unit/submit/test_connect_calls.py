@@ -90,7 +90,7 @@ def test_a_session_whose_server_does_not_answer_is_fenced_and_not_over(
 ) -> None:
     monkeypatch.setattr("shardbatch.submit.connect_calls.Calls.end.__defaults__", (0.2,))
     ending = connect_session.end(silent, connect.draw(silent))
-    assert not ending.over
+    assert (ending.over, ending.silent) == (False, True)
     assert "could not be ended (DEADLINE_EXCEEDED" in ending.said
     assert "it is fenced" in ending.said
 
@@ -100,3 +100,13 @@ def test_a_token_is_never_sent_in_plain_text(server: Server, sessions: Sessions)
     with calls(with_token, connect.draw(server)) as made, pytest.raises(CallFailed):
         made.open(0.5)
     assert sessions.seen == []
+
+
+def test_a_token_goes_with_every_call(sessions: Sessions) -> None:
+    with running(sessions, "k1") as server:
+        session = connect.draw(server)
+        with calls(server, session) as made:
+            made.open()
+            made.end()
+    assert [headers["authorization"] for _, headers in sessions.seen] == ["Bearer k1"] * 3
+    assert "k1" not in str([request for request, _ in sessions.seen])
