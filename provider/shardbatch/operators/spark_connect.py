@@ -172,6 +172,21 @@ class SparkConnectBatchOperator(BatchWork):
                 remedy="Give application= the path of a Python file that every worker has.",
             )
 
+        self._say_what_is_missing()
+
+    def _say_what_is_missing(self) -> None:
+        """Say before the script runs what it will not find over Spark Connect. It may never get there, so it runs."""
+        try:
+            seen = connect_limits.seen_in(Path(self.application).read_bytes())
+        except OSError:
+            return  # its Python says it
+        if seen:
+            self.log.warning(
+                "%s: %s. Over Spark Connect this fails. Use DataFrames instead, or SparkSubmitBatchOperator.",
+                self.application,
+                ", ".join(seen[:5]),
+            )
+
     def _work(self, context: Context, attempt: Attempt) -> None:
         """Each try works in a session of its own.
 

@@ -248,6 +248,16 @@ def test_configuration_that_the_server_refuses_is_no_matter_of_a_retry(
         run(operator(**given, conf={"a": "x"}), Work())
 
 
+def test_what_the_script_will_not_find_is_said_before_it_runs(
+    given: dict[str, Any], sessions: Sessions, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script(given, "print('it runs')\nif False:\n    spark.sparkContext.stop()\n")
+    run(operator(**given), Work())
+    logged = capsys.readouterr().out
+    assert "job.py: line 3 uses .sparkContext. Over Spark Connect this fails." in logged
+    assert logged.index("line 3 uses") < logged.index("it runs")
+
+
 def test_a_python_that_is_not_there_is_named(given: dict[str, Any], sessions: Sessions) -> None:
     work = Work()
     with pytest.raises(ConfigurationError, match=r"/nowhere/python could not be started on this worker: No such file"):
