@@ -69,7 +69,7 @@ class LeftOvers:
         """
         place = item.name.rpartition(":")[0]
         if place in silent:
-            self.say(f"The older application {item.name} is where nobody answers; {FENCED}")
+            self.say(f"The older application {item.name} is at a server that did not answer just now; {FENCED}")
             return False
         task = self.tasks.get(item.work.partition("[")[0])
         try:

@@ -83,7 +83,7 @@ def _of_script(process: psutil.Process, batch_id: str) -> dict[str, str] | None:
 def of_session(remote: str, but: int = 0) -> list[psutil.Process]:
     """The processes of this host whose ``SPARK_REMOTE`` is this one, also if they left the family of who started them.
 
-    :param remote: a URL with the session of one try; an empty one is nobody's.
+    :param remote: a URL with the session of one try. For an empty one nothing is found.
     :param but: the id of a process that is left out, besides this one.
     """
     found = []
