@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from shardbatch.core import handover
 
 log = logging.getLogger("shardbatch")
 
+#: Seconds between two looks at whether it has ended.
+LOOK_S = 0.02
 #: Seconds that a process is given to end by itself after it was asked to.
 PATIENCE_S = 10.0
 
@@ -156,7 +159,7 @@ def end_tree(process: psutil.Process) -> bool:
     except psutil.NoSuchProcess:
         return True
     _signal(processes[:1], "terminate")
-    psutil.wait_procs(processes[:1], timeout=PATIENCE_S)
+    _gone(processes[:1])
     return end_all(processes)
 
 
@@ -166,7 +169,18 @@ def end_all(processes: list[psutil.Process]) -> bool:
     :returns: whether all of them are seen to have ended.
     """
     _signal(processes, "kill")
-    return not any(_alive(process) for process in psutil.wait_procs(processes, timeout=PATIENCE_S)[1])
+    return _gone(processes)
+
+
+def _gone(processes: list[psutil.Process]) -> bool:
+    """Wait until all of them have ended. One that nobody has collected yet has ended, too: in a container without an
+    init process nobody ever does, and a task that is killed has only seconds for all that it ends."""
+    deadline = time.monotonic() + PATIENCE_S
+    while any(_alive(process) for process in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_S)
+    return True
 
 
 def _alive(process: psutil.Process) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -109,6 +110,24 @@ def test_what_it_leaves_behind_outside_its_family_ends_with_it(monkeypatch: pyte
 
     assert script.follow(lambda lines: lines, say) == (-9 if stays else 3)
     wait_until(lambda: not left[0].is_running() or left[0].status() == psutil.STATUS_ZOMBIE, 20, "the child to end")
+
+
+def test_a_process_that_has_ended_is_not_waited_for_until_it_is_collected() -> None:
+    code = (
+        "import os, time\n"
+        "child = os.fork()\n"
+        "if child == 0: time.sleep(600)\n"
+        "print(child, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        began = time.monotonic()
+        assert processes.end_all([child])
+        assert time.monotonic() - began < processes.PATIENCE_S / 2
+        assert child.status() == psutil.STATUS_ZOMBIE
+        parent.kill()
 
 
 def test_a_script_that_was_left_behind_is_found_by_its_environment_and_ended(start: Start) -> None:
