@@ -173,8 +173,8 @@ def end_all(processes: list[psutil.Process]) -> bool:
 
 
 def _gone(processes: list[psutil.Process]) -> bool:
-    """Wait until all of them have ended. One that nobody has collected yet has ended, too: in a container without an
-    init process nobody ever does, and a task that is killed has only seconds for all that it ends."""
+    """Wait until all of them have ended, whether their parent has collected them or not. In a container without an
+    init process some are never collected, and a task that is killed has only seconds to end everything."""
     deadline = time.monotonic() + PATIENCE_S
     while any(_alive(process) for process in processes):
         if time.monotonic() > deadline:
