@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import DownstreamTasksSkipped
 from shardbatch.core import handover
 from shardbatch.errors import ReplayRefused
 from shardbatch.hooks.renamed import renamed
+from shardbatch.hooks.templates import renderer
 from shardbatch.operators.come_back import ComesBack
 from shardbatch.operators.links import lead_to_batch
 from shardbatch.operators.rendering import as_text
@@ -99,7 +100,7 @@ class FreezeOperator(ComesBack):
             frozen = steps.freeze(
                 self.handed or None,
                 str(self.claim_id or ""),
-                self._left_overs(ti),
+                self._left_overs(context),
                 partial(self._require_commit, ti),
                 first=ti.try_number == 1,
                 looks=looks,
@@ -130,9 +131,13 @@ class FreezeOperator(ComesBack):
                 "REST API), or clear the group.",
             )
 
-    def _left_overs(self, ti: Any) -> LeftOvers:
-        tasks = self.dag.task_dict if self.has_dag() else {}
-        return LeftOvers(tasks, working_in(ti.dag_id, ti.run_id), self.log.info)
+    def _left_overs(self, context: Context) -> LeftOvers:
+        tasks, ti = self.dag.task_dict if self.has_dag() else {}, context["ti"]
+
+        def render(text: str) -> str:
+            return renderer(self, context)(text)
+
+        return LeftOvers(tasks, working_in(ti.dag_id, ti.run_id), self.log.info, render)
 
 
 def outputs_of(frozen: Frozen) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -159,7 +159,7 @@ class SparkSubmitBatchOperator(BatchWork, SparkSubmitOperator):
             self.log.info("%s", applications.end_application(earlier.name, attempt.batch_id, hook).said)
         return None
 
-    def end_recorded(self, application: str, batch_id: str) -> applications.Ending:
+    def end_recorded(self, application: str, batch_id: str, render: Callable[[str], str] = str) -> applications.Ending:
         """End an application of this task that a batch row names, for a task that opens the next attempt."""
         return applications.end_application(application, batch_id, SparkSubmitOperator._get_hook(self))
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,13 @@ from shardbatch.masking import hidden, secrets_in
 from shardbatch.operators.batch_work import BatchWork
 from shardbatch.operators.links import BatchLink
 from shardbatch.operators.rendering import place
-from shardbatch.submit import applications, connect, connect_session
+from shardbatch.submit import applications, connect, connect_limits, connect_session
 from shardbatch.submit.connect_calls import OPEN_S, CallFailed, calls
-from shardbatch.submit.connect_limits import AGAIN
 from shardbatch.submit.connect_script import Script, environment
 from shardbatch.submit.connect_watch import Watch
 from shardbatch.submit.end import Worked, script_failed
 from shardbatch.submit.leftovers import end_own_left_over
+from shardbatch.submit.output import Output
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -145,11 +145,14 @@ class SparkConnectBatchOperator(BatchWork):
         if self._over():
             self._close_attempt()
 
-    def end_recorded(self, application: str, batch_id: str) -> applications.Ending:
-        """End an application of this task that a batch row names, for a task that opens the next attempt."""
+    def end_recorded(self, application: str, batch_id: str, render: Callable[[str], str] = str) -> applications.Ending:
+        """End an application of this task that a batch row names, for a task that opens the next attempt.
+
+        :param render: renders ``conn_id`` where this task has not done it.
+        """
         if connect.parse(application) is None:
             return applications.end_application(application, batch_id, None)
-        return connect_session.end_recorded(application, str(self.conn_id))
+        return connect_session.end_recorded(application, render(str(self.conn_id)))
 
     def _require_script(self) -> None:
         if str(self.application).endswith((".jar", ".R", ".r")):
@@ -167,6 +170,21 @@ class SparkConnectBatchOperator(BatchWork):
             raise ConfigurationError(
                 f"The script {self.application} is not there on this worker.",
                 remedy="Give application= the path of a Python file that every worker has.",
+            )
+
+        self._say_what_is_missing()
+
+    def _say_what_is_missing(self) -> None:
+        """Say before the script runs what it will not find over Spark Connect. It may never get there, so it runs."""
+        try:
+            seen = connect_limits.seen_in(Path(self.application).read_bytes())
+        except OSError:
+            return  # its Python says it
+        if seen:
+            self.log.warning(
+                "%s: %s. Over Spark Connect this fails. Use DataFrames instead, or SparkSubmitBatchOperator.",
+                self.application,
+                ", ".join(seen[:5]),
             )
 
     def _work(self, context: Context, attempt: Attempt) -> None:
@@ -187,10 +205,11 @@ class SparkConnectBatchOperator(BatchWork):
         assert self._server is not None
         end_own_left_over(attempt, self.log.info)
         earlier = attempt.earlier_application()
-        if earlier is not None and not earlier.ended:
+        if earlier is not None:  # also of a closed attempt: an earlier try may have closed it beside the one in the row
             self.log.info("%s", self.end_recorded(earlier.name, attempt.batch_id).said)
         self._order = replace(self._order_of(context), token=str(context["ti"].id))
-        self._session, self._script, self._ended = connect.draw(self._server), None, None
+        self._session, self._script = connect.draw(self._server), None
+        self._ended, self._lost, self._output = None, None, Output()
         self._run(context, attempt, self._session.reference)
 
     def _start(self, context: Context) -> None:
@@ -202,7 +221,14 @@ class SparkConnectBatchOperator(BatchWork):
         server_session = self._open_session(server, session)
         words = [self.python or sys.executable, str(self.application), *map(str, self.application_args or ())]
         self._refuse_if_stopped()
-        self._script = Script(words, environment(order, connect.remote(server, session), self.env_vars or {}))
+        told = environment(order, connect.remote(server, session), self.env_vars or {})
+        try:
+            self._script = Script(words, told)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{words[0]} could not be started on this worker: {error.strerror}.",
+                remedy="Give python= the path of a Python that every worker has.",
+            ) from None
         self._refuse_if_stopped()  # it may have been asked to stop before it knew the script
         secrets = self._secrets()
         every = self.heartbeat.total_seconds()
@@ -237,18 +263,18 @@ class SparkConnectBatchOperator(BatchWork):
             raise JobFailed(
                 f"The Spark Connect server {server.place} did not open a session ({error.code}: {told}). It has "
                 f"{OPEN_S:g} s for that.",
-                remedy=AGAIN,
+                remedy=connect_limits.AGAIN,
             ) from None
 
     def _configure(self, made: Calls, conf: dict[str, str]) -> None:
         try:
             made.configure(conf)
         except CallFailed as error:
-            if "CONFIG" not in error.told:
+            if not connect_limits.CONF_REFUSED.search(error.told):
                 raise
             raise ConfigurationError(
                 f"The Spark Connect server refuses conf: {hidden(error.told, self._secrets())}",
-                remedy="Give it to the server when it starts, or leave it out.",
+                remedy="Correct the value. What is fixed for the whole server is given to it when it starts.",
             ) from None
 
     def _refuse_if_stopped(self) -> None:
@@ -265,7 +291,8 @@ class SparkConnectBatchOperator(BatchWork):
         return self._script is not None and self._script.running
 
     def _over(self) -> bool:
-        return not self._running() and (self._script is None or self._end_session().over)
+        """Whether the application has ended, as far as the last try to end its session tells."""
+        return not self._running() and (self._script is None or (self._ended is not None and self._ended.over))
 
     def _application_reference(self) -> str | None:
         return None if self._session is None else self._session.reference

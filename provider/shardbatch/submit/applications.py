@@ -181,10 +181,12 @@ def await_process(hook: SparkSubmitHook) -> None:
 
 @dataclass(frozen=True)
 class Ending:
-    """What became of an older application: whether it is known to have ended, and a line for the log."""
+    """What became of an older application: whether it is known to have ended, and a line for the log. ``silent``: who
+    could have ended it did not answer, so it is of no use to ask there for another one now."""
 
     over: bool
     said: str
+    silent: bool = False
 
 
 def end_application(text: str, batch_id: str, hook: SparkSubmitHook | None) -> Ending:

@@ -78,14 +78,16 @@ class Attempt:
     def earlier_application(self) -> EarlierApplication | None:
         """The application of an older attempt, or of an earlier try of this one, if one was recorded.
 
-        Only this task's own: those of the block's other tasks may be running beside it.
+        Only this task's own: those of the block's other tasks may be running beside it. Each of them closes the attempt
+        when it ends, so where there are others a closed attempt does not tell that this task's application has ended.
         """
         batch = self._rows.batch(self.batch_id)
         recorded, found = (0, ()) if batch is None else batch.spark_applications
         own = [item.name for item in found if not self.work or item.work in ("", self.work)]
         if batch is None or not own or recorded > self.attempt:
             return None
-        return EarlierApplication(own[0], recorded == self.attempt, batch.attempt_closed >= recorded)
+        ended = batch.attempt_closed >= recorded and len(own) == len(found)
+        return EarlierApplication(own[0], recorded == self.attempt, ended)
 
     def records(self) -> int | None:
         """How many records the batch has; ``None`` if its row cannot be had just now."""

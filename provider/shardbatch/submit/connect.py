@@ -30,6 +30,8 @@ PACKAGES = {
 }
 #: The name of a token in the environment, where pyspark's client looks for it too.
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+#: A name, or an address of either kind. A reference keeps it as it is.
+_HOST = re.compile(r"[\w.-]+|[0-9a-f:.]+")
 _REFERENCE = re.compile(rf"{KIND}:(\[[^]]+\]|[^:]+):(\d+):([^:]*):([0-9a-f-]{{36}})")
 
 
@@ -119,21 +121,25 @@ def server_of(conn_id: str) -> Server:
 
 
 def _server(found: Connection) -> Server:
-    text = found.host or ""
-    url = urlsplit(text if "://" in text else f"sc://{text}")
+    text = (found.host or "").strip()
+    if text.count(":") > 1 and "://" not in text and not text.startswith("["):
+        text = f"[{text}]"  # Airflow takes the brackets from the address of a connection that is given as a URI
     try:
-        port = found.port or url.port or DEFAULT_PORT
+        url = urlsplit(text if "://" in text else f"sc://{text}")
+        named, host = url.port, url.hostname or ""
+        whole = url.scheme == "sc" and url.path in ("", "/") and not (url.query or url.fragment)
+        whole = whole and url.username is None and _HOST.fullmatch(host) is not None
     except ValueError:
-        port = 0
-    if not url.hostname or not port or url.scheme != "sc" or url.path not in ("", "/") or url.username is not None:
+        whole = False
+    if not whole:
         raise ConfigurationError(
             f"The connection {found.conn_id!r} names no Spark Connect server.",
             remedy='Give its host and its port (15002 if it has none), as in {"conn_type": "spark_connect", "host": '
             '"spark.example", "port": 15002}.',
         )
     return Server(
-        host=f"[{url.hostname}]" if ":" in url.hostname else url.hostname,
-        port=port,
+        host=f"[{host}]" if ":" in host else host,
+        port=found.port or named or DEFAULT_PORT,
         user=found.login or "",
         token=found.password or os.environ.get(TOKEN_VARIABLE, ""),
         use_ssl=str(found.extra_dejson.get("use_ssl", "")).lower() == "true",

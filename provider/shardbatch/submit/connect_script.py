@@ -3,14 +3,21 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
+import selectors
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from shardbatch.core import handover
 from shardbatch.core.handover import WorkOrder
 from shardbatch.submit import processes
+
+#: Seconds between two looks at whether a script that writes nothing has ended.
+LOOK_S = 0.5
 
 
 def environment(order: WorkOrder, remote: str, given: Mapping[str, object]) -> dict[str, str]:
@@ -24,18 +31,19 @@ def environment(order: WorkOrder, remote: str, given: Mapping[str, object]) -> d
 
 
 class Script:
-    """A running script."""
+    """A running script. What it started is told apart by its ``SPARK_REMOTE``, which holds the session of the try.
+
+    :raises OSError: if it cannot be started.
+    """
 
     def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
+        self._remote = env.get("SPARK_REMOTE", "")
         self._process = subprocess.Popen(
             list(words),
             env=dict(env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
         )
 
     @property
@@ -54,18 +62,39 @@ class Script:
         :param passing: what the lines pass on the way.
         :returns: its exit code; below zero if a signal ended it.
         """
-        assert self._process.stdout is not None
-        with self._process.stdout as output:
-            for line in passing(output):
-                say(line.rstrip())
+        for line in passing(self._lines()):
+            say(line.rstrip())
         return self._process.wait()
 
+    def _lines(self) -> Iterator[str]:
+        """The lines of its output. What it has left running may hold its output open, so that the end of the output
+        never comes: ``PATIENCE_S`` after its own end that is made to end, too, and nothing more is read."""
+        output, rest, until = self._process.stdout, "", float("inf")
+        assert output is not None
+        text = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
+        with output, selectors.DefaultSelector() as waiting:
+            waiting.register(output, selectors.EVENT_READ)
+            while time.monotonic() < until:
+                if not self.running:
+                    until = min(until, time.monotonic() + processes.PATIENCE_S)
+                if not waiting.select(LOOK_S):
+                    continue
+                read = os.read(output.fileno(), 65536)
+                *lines, rest = (rest + str(text.decode(read, final=not read))).split("\n")
+                yield from lines
+                if not read:
+                    break
+            else:
+                processes.end_all(processes.of_session(self._remote))
+            if rest:
+                yield rest
+
     def kill(self) -> None:
-        """Make it end, with the processes below it."""
-        if not self.running:
-            return
-        below = processes.family(self._process.pid)[1:]
-        self._process.kill()
-        processes.end_all(below)
+        """Make it end, with the processes below it and those that it has left behind."""
+        below = []
+        if self.running:
+            below = processes.family(self._process.pid)[1:]
+            self._process.kill()
+        processes.end_all([*below, *processes.of_session(self._remote, but=self._process.pid)])
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=processes.PATIENCE_S)

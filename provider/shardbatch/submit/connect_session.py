@@ -42,5 +42,6 @@ def end(server: Server, session: Session) -> Ending:
             made.end()
     except CallFailed as error:
         why = f"{error.code}: {shortened(hidden(error.told, [server.token]))}"
-        return Ending(False, f"The session {name} could not be ended ({why}); {FENCED}")
+        silent = error.code in ("DEADLINE_EXCEEDED", "UNAVAILABLE")
+        return Ending(False, f"The session {name} could not be ended ({why}); {FENCED}", silent)
     return Ending(True, f"The session {name} is ended: its server refuses it from now on.")

@@ -65,14 +65,15 @@ class Watch:
             while not self._left.wait(self._every):
                 try:
                     found = made.open(END_S, wait=False)
-                except CallFailed as error:
-                    if error.closed:
+                except Exception as error:  # noqa: BLE001 - a thread that ended here would never notice a lost server
+                    if isinstance(error, CallFailed) and error.closed:
                         return  # by the script, which goes on without Spark, or by who goes on: then it is refused
                     silent = time.monotonic() - heard
                     if silent >= self._patience:
                         self._tell(f"the server {self._server.place} has not answered for {silent:.0f} s")
                         return
-                    log.warning("The Spark Connect server %s did not answer (%s).", self._server.place, error.code)
+                    code = error.code if isinstance(error, CallFailed) else type(error).__name__
+                    log.warning("The Spark Connect server %s did not answer (%s).", self._server.place, code)
                     continue
                 heard = time.monotonic()
                 if found.server_session != self._server_session:

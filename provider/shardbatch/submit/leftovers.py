@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from shardbatch.errors import OwnerUnknown
+from shardbatch.core.batch import MOST_APPLICATIONS
+from shardbatch.errors import OwnerUnknown, ShardbatchError
 from shardbatch.submit import applications, processes
+from shardbatch.submit.applications import FENCED, Ending
 from shardbatch.tasks.liveness import task_states
 
 if TYPE_CHECKING:
@@ -32,13 +34,16 @@ class LeftOvers:
     The task that opens an attempt owns the batch, so no other run may work on it; a task of the same run that
     Airflow says is at work is left alone.
 
-    :param tasks: the tasks of this DAG by their id. Those that have ``end_recorded(application, batch_id)`` are asked.
+    :param tasks: the tasks of this DAG by their id. Those that have ``end_recorded(application, batch_id, render)``
+        are asked, of a mapped task its operator.
     :param working: whether a task of the block, with its index if mapped, is at work in this run.
+    :param render: renders a templated argument of such a task, which has not rendered it here.
     """
 
     tasks: Mapping[str, Any]
     working: Callable[[str], bool]
     say: Say
+    render: Callable[[str], str] = str
 
     def __call__(self, batch: Batch) -> bool:
         """End them; whether all that the latest attempt started is known to have ended."""
@@ -51,18 +56,49 @@ class LeftOvers:
             did = "Ended" if gone else "Could not end"
             self.say(f"{did} a {what} of batch {batch.batch_id} that {work or 'a task'} had left behind.")
         attempt, recorded = batch.spark_applications
-        over = [left(item.work) and self._ended(batch, item) for item in recorded]
-        return attempt == batch.attempt and bool(over) and all(over) and all(item.gone for item in found)
+        silent: set[str] = set()
+        over = [left(item.work) and self._ended(batch, item, silent) for item in recorded]
+        # Beside as many as a row names there may be one that it has forgotten.
+        known = attempt == batch.attempt and 0 < len(recorded) < MOST_APPLICATIONS
+        return known and all(over) and all(item.gone for item in found)
 
-    def _ended(self, batch: Batch, item: Recorded) -> bool:
+    def _ended(self, batch: Batch, item: Recorded, silent: set[str]) -> bool:
+        """End one of the recorded applications.
+
+        :param silent: servers that did not answer just now; they are not waited for once more.
+        """
+        place = item.name.rpartition(":")[0]
+        if place in silent:
+            self.say(f"The older application {item.name} is at a server that did not answer just now; {FENCED}")
+            return False
         task = self.tasks.get(item.work.partition("[")[0])
-        end = getattr(task, "end_recorded", None)
-        if end is None:
-            ending = applications.end_application(item.name, batch.batch_id, None)
-        else:
-            ending = end(item.name, batch.batch_id)
+        try:
+            end = _end_of(task)
+            if end is None:
+                ending = applications.end_application(item.name, batch.batch_id, None)
+            else:
+                ending = end(item.name, batch.batch_id, self.render)
+        except Exception as error:  # noqa: BLE001 - an author's template or argument; fencing is enough and is said
+            ending = Ending(False, f"The older application {item.name} could not be ended ({_told(error)}); {FENCED}")
         self.say(ending.said)
-        return bool(ending.over)
+        if ending.silent:
+            silent.add(place)
+        return ending.over
+
+
+def _end_of(task: Any) -> Callable[..., Ending] | None:
+    """How a task ends its applications; ``None`` if it has no way of its own."""
+    of_class = getattr(task, "operator_class", None)
+    if not hasattr(task, "end_recorded") and hasattr(of_class, "end_recorded"):
+        # A mapped task is made into its operator. What is expanded does not matter here, but it asks for a script.
+        task = task.unmap({} if "application" in task.partial_kwargs else {"application": ""})
+    found: Callable[..., Ending] | None = getattr(task, "end_recorded", None)
+    return found
+
+
+def _told(error: Exception) -> str:
+    # Our own errors hold no secrets; what others say may.
+    return str(error) if isinstance(error, ShardbatchError) else type(error).__name__
 
 
 def end_own_left_over(attempt: Attempt, say: Callable[..., None]) -> None:

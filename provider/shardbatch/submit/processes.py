@@ -7,7 +7,9 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import psutil
@@ -16,6 +18,8 @@ from shardbatch.core import handover
 
 log = logging.getLogger("shardbatch")
 
+#: Seconds between two looks at whether it has ended.
+LOOK_S = 0.02
 #: Seconds that a process is given to end by itself after it was asked to.
 PATIENCE_S = 10.0
 
@@ -77,6 +81,20 @@ def _of_script(process: psutil.Process, batch_id: str) -> dict[str, str] | None:
     told = handover.of_environment(found)
     over_connect = found.get("SPARK_REMOTE", "").startswith("sc://") and process.pid != os.getpid()
     return told if over_connect and told.get("batch") == batch_id else None
+
+
+def of_session(remote: str, but: int = 0) -> list[psutil.Process]:
+    """The processes of this host whose ``SPARK_REMOTE`` is this one, also if they left the family of who started them.
+
+    :param remote: a URL with the session of one try. For an empty one nothing is found.
+    :param but: the id of a process that is left out, besides this one.
+    """
+    found = []
+    for process in psutil.process_iter() if remote else ():
+        with suppress(psutil.Error, OSError):
+            if process.pid not in (but, os.getpid()) and process.environ().get("SPARK_REMOTE") == remote:
+                found.append(process)
+    return found
 
 
 def end_left_over(batch_id: str, attempt: int, left: Callable[[str], bool]) -> list[LeftOver]:
@@ -141,7 +159,7 @@ def end_tree(process: psutil.Process) -> bool:
     except psutil.NoSuchProcess:
         return True
     _signal(processes[:1], "terminate")
-    psutil.wait_procs(processes[:1], timeout=PATIENCE_S)
+    _gone(processes[:1])
     return end_all(processes)
 
 
@@ -151,7 +169,18 @@ def end_all(processes: list[psutil.Process]) -> bool:
     :returns: whether all of them are seen to have ended.
     """
     _signal(processes, "kill")
-    return not any(_alive(process) for process in psutil.wait_procs(processes, timeout=PATIENCE_S)[1])
+    return _gone(processes)
+
+
+def _gone(processes: list[psutil.Process]) -> bool:
+    """Wait until all of them have ended, whether their parent has collected them or not. In a container without an
+    init process some are never collected, and a task that is killed has only seconds to end everything."""
+    deadline = time.monotonic() + PATIENCE_S
+    while any(_alive(process) for process in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_S)
+    return True
 
 
 def _alive(process: psutil.Process) -> bool:

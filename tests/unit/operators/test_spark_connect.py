@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,11 +18,17 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
+from shardbatch.core import batch as batches
+from shardbatch.core.batch import Batch, BatchState
+from shardbatch.core.rows import Namespace
 from shardbatch.errors import ConfigurationError, ConnectionUnknown, JobFailed
 from shardbatch.hooks.kinesis import KinesisStream
 from shardbatch.hooks.leases import SQLLeases
 from shardbatch.hooks.staging import Staging
 from shardbatch.operators.spark_connect import SparkConnectBatchOperator
+from shardbatch.submit import connect
+from shardbatch.submit.applications import Ending
+from shardbatch.submit.attempt import EarlierApplication
 from shardbatch.submit.connect import Server
 from shardbatch.task_group import StreamBatch
 from tests.unit.submit.connect_server import Sessions, running
@@ -77,6 +86,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sessions]:
     with running(made) as server:
         fields = {"conn_type": "spark_connect", "host": server.host, "port": server.port, "login": server.user}
         monkeypatch.setenv("AIRFLOW_CONN_CONNECT", json.dumps(fields))
+        made.port = server.port
         yield made
 
 
@@ -210,6 +220,65 @@ def test_a_task_that_was_asked_to_end_starts_no_script(
     assert work.closed >= 1
 
 
+def test_a_retry_ends_the_session_of_the_row_also_if_the_attempt_is_closed(
+    given: dict[str, Any], sessions: Sessions
+) -> None:
+    earlier = connect.Session("127.0.0.1", sessions.port, "ann", str(uuid.uuid4()))
+    work = Work()
+    work.earlier_application = lambda: EarlierApplication(earlier.reference, of_this_attempt=True, ended=True)  # type: ignore[assignment,return-value]
+    script(given, "")
+    run(operator(**given), work)
+    assert ("ann", earlier.session_id) in sessions.closed
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ('[CANNOT_MODIFY_CONFIG] Cannot modify the value of the Spark config: "a".', ConfigurationError),
+        ("[INVALID_CONF_VALUE.TYPE_MISMATCH] The value 'x' in the config \"a\" is invalid.", ConfigurationError),
+        ("a should be int, but was x", ConfigurationError),
+        ("[INVALID_HANDLE.SESSION_CLOSED] The handle 7 is invalid. Session was closed.", JobFailed),
+    ],
+)
+def test_configuration_that_the_server_refuses_is_no_matter_of_a_retry(
+    given: dict[str, Any], sessions: Sessions, told: str, kind: type[Exception]
+) -> None:
+    sessions.refusal = told
+    with pytest.raises(kind, match=re.escape(told)):
+        run(operator(**given, conf={"a": "x"}), Work())
+
+
+def test_what_the_script_will_not_find_is_said_before_it_runs(
+    given: dict[str, Any], sessions: Sessions, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script(given, "print('it runs')\nif False:\n    spark.sparkContext.stop()\n")
+    run(operator(**given), Work())
+    logged = capsys.readouterr().out
+    assert "job.py: line 3 uses .sparkContext. Over Spark Connect this fails." in logged
+    assert logged.index("line 3 uses") < logged.index("it runs")
+
+
+def test_a_python_that_is_not_there_is_named(given: dict[str, Any], sessions: Sessions) -> None:
+    work = Work()
+    with pytest.raises(ConfigurationError, match=r"/nowhere/python could not be started on this worker: No such file"):
+        run(operator(**given, python="/nowhere/python"), work)
+    assert (work.closed, len(sessions.closed)) == (1, 1)
+
+
+def test_a_server_that_does_not_answer_is_asked_once_for_each_end(
+    given: dict[str, Any], sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, task, asked = Work(), operator(**given), []
+    script(given, "raise SystemExit(1)")
+    fails = Ending(False, "not reached")
+    monkeypatch.setattr("shardbatch.submit.connect_session.end", lambda *of: asked.append(of) or fails)
+    with pytest.raises(JobFailed):
+        run(task, work)
+    assert (len(asked), work.closed) == (1, 0)
+    task.on_kill()
+    assert (len(asked), work.closed) == (2, 0)
+
+
 def test_a_server_that_is_not_reached_fails_the_try_and_a_retry_may_help(
     given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +331,27 @@ def test_a_recorded_session_of_an_older_attempt_is_ended(given: dict[str, Any], 
     later = operator(**given)
     assert later.end_recorded(work.noted[0], "b1").over
     assert not later.end_recorded("yarn:application_1", "b1").over
+
+
+@pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "one"])
+def test_freeze_ends_what_was_left_also_of_a_mapped_task_and_by_a_templated_connection(
+    given: dict[str, Any], sessions: Sessions, mapped: bool
+) -> None:
+    session = connect.Session("127.0.0.1", sessions.port, "ann", str(uuid.uuid4()))
+    of_group = {name: given[name] for name in ("app_name", "stream", "leases", "staging")}
+    with DAG("dag", schedule=None) as dag, StreamBatch("orders", **of_group) as batch:
+        fields: dict[str, Any] = {"task_id": "transform", "conn_id": "{{ params.spark }}", "batch": batch}
+        if mapped:
+            SparkConnectBatchOperator.partial(**fields).expand(application=["a.py", "b.py"])
+        else:
+            SparkConnectBatchOperator(**fields, application="a.py")
+    freeze = cast("Any", dag.task_dict["orders.freeze"])
+    ti = SimpleNamespace(dag_id="dag", run_id="run1")
+    left_overs = freeze._left_overs({"ti": ti, "params": {"spark": "connect"}})
+    row = Batch(Namespace("etl", "orders"), "", "b-left", "me", 5, BatchState.FROZEN, attempt=1)
+    row = batches.heartbeat(row, 1, session.reference, "orders.transform[1]" if mapped else "orders.transform")
+    assert replace(left_overs, working=lambda work: False)(row)
+    assert sessions.closed == {("ann", session.session_id)}
 
 
 def test_a_task_that_was_asked_to_end_before_it_began_starts_nothing(

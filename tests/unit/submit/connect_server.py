@@ -18,6 +18,8 @@ class Sessions(base_pb2_grpc.SparkConnectServiceServicer):
     """Like Spark 4.2: an unknown session is made by a call about it, and only a known one is closed for good."""
 
     def __init__(self) -> None:
+        self.port = 0
+        self.refusal = ""
         self.generation = "first"
         self.open: set[tuple[str, str]] = set()
         self.closed: set[tuple[str, str]] = set()
@@ -45,6 +47,8 @@ class Sessions(base_pb2_grpc.SparkConnectServiceServicer):
 
     def Config(self, request: Any, context: Any) -> Any:
         self._known(request, context)
+        if self.refusal:
+            context.abort(grpc.StatusCode.INTERNAL, self.refusal)
         self.conf.update({pair.key: pair.value for pair in request.operation.set.pairs})
         return base_pb2.ConfigResponse(session_id=request.session_id)
 
@@ -63,13 +67,15 @@ class Sessions(base_pb2_grpc.SparkConnectServiceServicer):
 
 
 @contextmanager
-def running(sessions: Sessions) -> Iterator[Server]:
-    """Serves on a free loopback port."""
+def running(sessions: Sessions, token: str = "") -> Iterator[Server]:
+    """Serves on a free loopback port; with a token, to processes of this host only."""
     made = grpc.server(ThreadPoolExecutor(4))
     base_pb2_grpc.add_SparkConnectServiceServicer_to_server(sessions, made)
-    port = made.add_insecure_port("127.0.0.1:0")
+    host = "localhost" if token else "127.0.0.1"
+    local = grpc.local_server_credentials()
+    port = made.add_secure_port("localhost:0", local) if token else made.add_insecure_port("127.0.0.1:0")
     made.start()
     try:
-        yield Server("127.0.0.1", port, "ann")
+        yield Server(host, port, "ann", token)
     finally:
         made.stop(None).wait()

@@ -31,6 +31,8 @@ def server(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> Server:
         ({"host": "spark.example", "port": 7}, Server("spark.example", 7)),
         ({"host": "sc://spark.example:9"}, Server("spark.example", 9)),
         ({"host": "[::1]", "port": 7}, Server("[::1]", 7)),
+        ({"host": "2001:db8::1", "port": 7}, Server("[2001:db8::1]", 7)),
+        ({"host": "::1"}, Server("[::1]", 15002)),
         ({"host": "s", "login": "ann", "password": "k"}, Server("s", 15002, "ann", "k")),
         ({"host": "s", "extra": {"use_ssl": True}}, Server("s", 15002, use_ssl=True)),
         ({"host": "s", "extra": {"use_ssl": "false"}}, Server("s", 15002)),
@@ -43,13 +45,18 @@ def test_the_fields_of_a_connection_mean_what_they_mean_to_the_provider(
 
 
 @pytest.mark.parametrize(
-    "host", ["", "https://spark.example", "sc://spark.example/path", "sc://ann:secret@spark", "s:x"]
+    "host",
+    [
+        *("", "https://spark.example", "sc://spark.example/path", "sc://ann:secret@spark", "s:x", "fe80::1%eth0"),
+        *("sc://[::1", "spark example", "spark;token=secret", "spark?token=secret", "a,b"),
+    ],
 )
+@pytest.mark.parametrize("port", [None, 7])
 def test_a_connection_that_names_no_server_is_refused_without_repeating_it(
-    monkeypatch: pytest.MonkeyPatch, host: str
+    monkeypatch: pytest.MonkeyPatch, host: str, port: int | None
 ) -> None:
     with pytest.raises(ConfigurationError, match="names no Spark Connect server") as caught:
-        server(monkeypatch, host=host)
+        server(monkeypatch, host=host, port=port)
     assert "secret" not in str(caught.value)
 
 

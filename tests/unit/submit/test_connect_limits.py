@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardbatch.submit.connect_limits import way_back
+from shardbatch.submit.connect_limits import seen_in, way_back
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,17 @@ def test_an_error_of_connect_leads_back(told: str, way: str) -> None:
 
 def test_an_error_of_the_job_is_the_jobs() -> None:
     assert way_back("it ended with exit code 1: ZeroDivisionError: division by zero") is None
+
+
+def test_what_a_script_will_not_find_is_seen_in_its_text() -> None:
+    source = (
+        b"from pyspark import SparkContext\n"
+        b"from pyspark.sql import SparkSession\n"
+        b"# spark.sparkContext in a comment\n"
+        b"spark = SparkSession.builder.getOrCreate()\n"
+        b"spark.sparkContext.setLogLevel('INFO'); spark.range(3).rdd.map(print)\n"
+        b"spark.read.text('x').write.text('y')\n"
+    )
+    assert seen_in(source) == ["line 1 imports SparkContext", "line 5 uses .rdd", "line 5 uses .sparkContext"]
+    for unreadable in (b"def", b"\xff\xfe", b"\0", b""):
+        assert seen_in(unreadable) == []

@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+import uuid
 from collections.abc import Callable, Iterator
 
 import psutil
@@ -25,6 +27,20 @@ PARENT = (
     "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
     "print(child.pid, flush=True)\n"
     "time.sleep(600)\n"
+)
+
+#: Leaves a child that is nobody's child, and holds the output.
+LEAVES = (
+    "import os, sys, time\n"
+    "if os.fork() == 0:\n"
+    "    os.setsid()\n"
+    "    if os.fork() == 0:\n"
+    "        print(os.getpid(), flush=True)\n"
+    "        time.sleep(600)\n"
+    "    os._exit(0)\n"
+    "os.wait()\n"
+    "if 'stay' in sys.argv: time.sleep(600)\n"
+    "sys.exit(3)\n"
 )
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -77,6 +93,41 @@ def test_it_is_killed_with_the_processes_below_it() -> None:
     assert not script.running
     wait_until(lambda: not below[0].is_running() or below[0].status() == psutil.STATUS_ZOMBIE, 20, "the child to end")
     script.kill()  # again is nothing
+
+
+@pytest.mark.parametrize("stays", [True, False], ids=["is killed", "ends by itself"])
+def test_what_it_leaves_behind_outside_its_family_ends_with_it(monkeypatch: pytest.MonkeyPatch, stays: bool) -> None:
+    monkeypatch.setattr(processes, "PATIENCE_S", 0.5)
+    remote = f"{REMOTE};session_id={uuid.uuid4()}"
+    script = Script([sys.executable, "-c", LEAVES, *["stay"] * stays], {**os.environ, "SPARK_REMOTE": remote})
+    left: list[psutil.Process] = []
+
+    def say(line: str) -> None:
+        left.append(psutil.Process(int(line)))
+        if stays:
+            wait_until(lambda: left[0].ppid() != script.pid, 20, "the child to be nobody's")
+            script.kill()
+
+    assert script.follow(lambda lines: lines, say) == (-9 if stays else 3)
+    wait_until(lambda: not left[0].is_running() or left[0].status() == psutil.STATUS_ZOMBIE, 20, "the child to end")
+
+
+def test_a_process_that_has_ended_is_not_waited_for_until_it_is_collected() -> None:
+    code = (
+        "import os, time\n"
+        "child = os.fork()\n"
+        "if child == 0: time.sleep(600)\n"
+        "print(child, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        began = time.monotonic()
+        assert processes.end_all([child])
+        assert time.monotonic() - began < processes.PATIENCE_S / 2
+        assert child.status() == psutil.STATUS_ZOMBIE
+        parent.kill()
 
 
 def test_a_script_that_was_left_behind_is_found_by_its_environment_and_ended(start: Start) -> None:

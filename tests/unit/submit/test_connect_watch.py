@@ -45,6 +45,18 @@ def test_a_server_that_is_silent_for_long_is_lost(sessions: Sessions) -> None:
         assert "has not answered for" in told.get(timeout=60)
 
 
+def test_a_server_whose_answer_makes_no_sense_is_lost_in_the_end(
+    server: Server, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_sense(*of: object) -> bytes:
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+    monkeypatch.setattr("shardbatch.submit.connect_calls._first", no_sense)
+    told: queue.Queue[str] = queue.Queue()
+    with Watch(server, connect.draw(server), "first", every=0.01, lost=told.put, patience=0.1):
+        assert "has not answered for" in told.get(timeout=20)
+
+
 def test_a_session_that_the_script_has_stopped_is_not_a_lost_server(server: Server, sessions: Sessions) -> None:
     told: queue.Queue[str] = queue.Queue()
     session = connect.draw(server)

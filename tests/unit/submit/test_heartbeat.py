@@ -204,6 +204,17 @@ def test_tasks_of_one_block_do_not_take_each_other_for_older_applications(store:
     assert row(store).spark_application == (1, "client:w1:42")
 
 
+def test_an_attempt_that_another_task_of_the_block_closed_does_not_tell_of_this_ones_application(
+    store: MemoryStore,
+) -> None:
+    lost, other = attempt(store, work="t[0]"), attempt(store, work="t[1]")
+    lost.beat("connect:a")
+    other.beat("connect:b")
+    other.close()
+    again = attempt(store, work="t[0]").earlier_application()
+    assert again == EarlierApplication("connect:a", of_this_attempt=True, ended=False)
+
+
 def test_whatever_goes_wrong_the_thread_goes_on(store: MemoryStore, caplog: pytest.LogCaptureFixture) -> None:
     asked = 0
 

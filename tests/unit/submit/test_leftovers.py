@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -71,7 +72,7 @@ class Operator:
         self.over = over
         self.asked: list[str] = []
 
-    def end_recorded(self, application: str, batch_id: str) -> Ending:
+    def end_recorded(self, application: str, batch_id: str, render: Callable[[str], str]) -> Ending:
         self.asked.append(application)
         return Ending(self.over, f"{application} of {batch_id}")
 
@@ -109,6 +110,35 @@ def test_every_application_of_the_attempt_is_ended_through_its_own_task() -> Non
 def test_one_whose_end_was_not_seen_is_waited_for() -> None:
     ended, _ = left_overs({"t.one": Operator(True), "t.two": Operator(False)})
     assert not ended(row(("yarn:a", "t.one"), ("yarn:b", "t.two")))
+
+
+def test_a_task_that_cannot_say_how_it_ends_its_application_is_waited_for() -> None:
+    class Broken(Operator):
+        def end_recorded(self, *of: Any) -> Ending:
+            raise KeyError("a word of the author's template: secret")
+
+    ended, said = left_overs({"t.one": Broken(True)})
+    assert not ended(row(("yarn:a", "t.one")))
+    assert "yarn:a could not be ended (KeyError); it is fenced" in said[0]
+
+
+def test_a_server_that_does_not_answer_is_asked_once_for_all_of_its_sessions() -> None:
+    class Silent(Operator):
+        def end_recorded(self, application: str, batch_id: str, render: Callable[[str], str]) -> Ending:
+            return replace(super().end_recorded(application, batch_id, render), silent="//away" in application)
+
+    task = Silent(True)
+    ended, said = left_overs({"t": task})
+    names = ["connect://away:a", "connect://away:b", "connect://here:c", "connect://away:d"]
+    assert not ended(row(*[(name, f"t[{number}]") for number, name in enumerate(names)]))
+    assert task.asked == ["connect://away:d", "connect://here:c"]
+    assert len(said) == len(names)
+
+
+def test_of_more_applications_than_a_row_names_one_may_be_forgotten() -> None:
+    for number, wanted in ((batches.MOST_APPLICATIONS - 1, True), (batches.MOST_APPLICATIONS + 1, False)):
+        ended, _ = left_overs({"t": Operator(True)})
+        assert ended(row(*[(f"yarn:{each}", f"t[{each}]") for each in range(number)])) is wanted
 
 
 def test_one_of_another_host_is_waited_for() -> None:
