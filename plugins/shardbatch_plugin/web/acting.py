@@ -14,7 +14,7 @@ from airflow.models.dag import DagModel
 from shardbatch.control.preview import Watched, chosen_of, token_of
 from shardbatch.control.verb import Verb
 from shardbatch.control.verbs import REPLAY, VERBS
-from shardbatch.core.rows import Namespace
+from shardbatch.core.rows import APPLICATION, Key, Namespace
 from shardbatch.errors import ConfigurationError, ProtocolError
 from shardbatch.hooks.leases import Leases, existing_store
 from shardbatch.hooks.staging import Staging
@@ -137,7 +137,16 @@ def act(access: Access, asked: Asked) -> dict[str, Any]:
         _require_right(chosen, {one["owner"] for one in rows} or {""})
         if verb is REPLAY:
             _require_start(access, rows[0]["dag_id"])
-        token = token_of(verb.name, asked.chosen, access.name, rows, watched.rows.values())
+        # Replays stand on the application's row, not on the batch's: without it a token would start one after another.
+        since = watched.store().get(Key(APPLICATION, chosen.namespace, ())) if verb is REPLAY else None
+        token = token_of(
+            verb.name,
+            asked.chosen,
+            access.name,
+            rows,
+            watched.rows.values(),
+            where=(asked.store, str(chosen.namespace), getattr(since, "last_action", None)),
+        )
         if not asked.preview:
             if asked.token != token:
                 raise StalePreview
@@ -154,8 +163,13 @@ def _require_right(chosen: Chosen, owners: Iterable[str]) -> None:
     for owner in sorted(owners):
         if not chosen.may_act_on(owner):
             run = chosen.owner_here(owner)
-            named = run is not None and run.dag_id in chosen.access.readable
-            whose = f"DAG {run.dag_id!r}, whose run has it" if run is not None and named else "its DAG"
+            if run is None:
+                raise Forbidden(
+                    "You may not change this: no run of this Airflow has it, so you need to be able to edit all DAGs "
+                    "of the application."
+                )
+            named = run.dag_id in chosen.access.readable
+            whose = f"DAG {run.dag_id!r}, whose run has it" if named else "its DAG"
             raise Forbidden(f"You may not change this: Airflow does not let you edit {whose}.")
 
 

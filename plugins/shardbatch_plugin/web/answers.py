@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -75,6 +76,13 @@ def add_errors(app: FastAPI) -> None:
     @app.exception_handler(ShardbatchError)
     async def foreseen(request: Request, error: ShardbatchError) -> JSONResponse:
         return JSONResponse(told(error), status_of(error), headers={"Cache-Control": "no-store"})
+
+    @app.exception_handler(RequestValidationError)
+    async def unusable(request: Request, error: RequestValidationError) -> JSONResponse:
+        said = error.errors()[0]
+        name = str(said["loc"][-1])
+        wrong = ConfigurationError(f"{name!r} of the request cannot be used: {said['msg']}.", remedy="Mend it.")
+        return JSONResponse(told(wrong), status_of(wrong), headers={"Cache-Control": "no-store"})
 
     @app.exception_handler(SQLAlchemyError)
     async def database(request: Request, error: SQLAlchemyError) -> JSONResponse:

@@ -53,7 +53,13 @@ class Watched:
 
 
 def token_of(
-    verb: str, given: Mapping[str, Any], actor: str, answer: Sequence[Mapping[str, Any]], seen: Iterable[Row]
+    verb: str,
+    given: Mapping[str, Any],
+    actor: str,
+    answer: Sequence[Mapping[str, Any]],
+    seen: Iterable[Row],
+    *,
+    where: Sequence[str | None] = (),
 ) -> str:
     """The token of a preview: the same as long as the same person asks for the same, and the rows that it names stand
     as it saw them.
@@ -63,10 +69,11 @@ def token_of(
     :param given: the arguments as they were given.
     :param answer: what the preview answered; each row has at least ``kind`` and ``name``.
     :param seen: the rows that it read.
+    :param where: what else has to be the same, such as the store; default: nothing.
     """
     named = {(row["kind"], row["name"]) for row in answer}
     versions = sorted(json.dumps(_version(row), sort_keys=True) for row in seen if _name(row) in named)
-    told = [verb, dict(given), actor, [dict(row) for row in answer], versions]
+    told = [verb, dict(given), actor, [dict(row) for row in answer], versions, list(where)]
     return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 

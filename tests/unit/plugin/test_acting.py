@@ -12,6 +12,7 @@ import pytest
 from airflow.models import DagRun
 from sqlalchemy import select
 
+from shardbatch import SQLLeases
 from shardbatch.control.verbs import VERBS
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
@@ -236,6 +237,32 @@ def test_a_replay_is_started_as_the_user_who_may_start_runs_of_the_dag(acted_pag
         [run] = session.scalars(select(DagRun))
         assert (run.triggering_user_name, run.triggered_by.value, run.conf) == ("ann", "ui", {"orders.replay": "b1"})
         assert run.run_id in answer["rows"][0]["effect"]
+
+
+def test_a_token_starts_one_replay(acted_page: Page) -> None:
+    acted_page.log_in("ann")
+    chosen = {"batch_id": "b1"}
+    token = acted_page.act(ask("replay", chosen))[1]["token"]
+    assert acted_page.act(do(token, verb="replay", chosen=chosen))[0] == 200
+    status, answer = acted_page.act(do(token, verb="replay", chosen=chosen))
+    assert (status, answer["error"]) == (409, "StalePreview")
+    with acted_page.metadata.session() as session:
+        assert len(list(session.scalars(select(DagRun)))) == 1
+
+
+def test_a_token_of_another_store_is_another_one(acted_page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__SHARDBATCH__LEASES", "sql://leases_twin")
+    monkeypatch.setenv("AIRFLOW_CONN_LEASES_TWIN", json.dumps({"conn_type": "sqlite", "host": _file_of(acted_page)}))
+    acted_page.log_in("root")
+    twin = {**ask(), "store": store_digest(SQLLeases("leases_twin"))}
+    here, there = acted_page.act(ask())[1], acted_page.act(twin)[1]
+    assert here["rows"] == there["rows"]
+    assert here["token"] != there["token"]
+
+
+def _file_of(page: Page) -> str:
+    """The file of its lease store."""
+    return str(Path(str(page.metadata.engine.url.database)).parent / "leases.db")
 
 
 def test_a_replay_by_another_dag_needs_the_right_to_start_that_one(acted_page: Page) -> None:

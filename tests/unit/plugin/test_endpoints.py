@@ -48,7 +48,7 @@ def unfinished(page: Page, run: str) -> tuple[Rig, Any]:
 def test_an_application_that_no_run_has_claimed_for_says_so(page: Page) -> None:
     (row,) = page.get("applications")["applications"]
     assert (row["declared"], row["error"], row["behind_ms"]) == (True, None, None)
-    assert row["problem"] == {"text": "No run has claimed for it yet.", "remedy": "Let a run of its DAG begin."}
+    assert row["problem"] == {"text": "No run of its DAG here has claimed for it yet.", "remedy": "Let a run of its DAG begin."}
     page.of("application", status=404)
 
 
@@ -252,6 +252,9 @@ def test_a_store_that_fails_is_told_without_its_secrets(page: Page, monkeypatch:
 def test_an_argument_that_cannot_be_is_refused(page: Page) -> None:
     page.rig.run("r1")
     for path, query in (("batches", {"limit": 0}), ("completeness", {"hours": 0}), ("completeness", {"hours": 10_000})):
-        page.of(path, status=422, **query)
+        answer = page.of(path, status=400, **query)
+        assert (answer["error"], next(iter(query)) in answer["message"]) == ("ConfigurationError", True)
+        assert "remedy" in answer
+    assert "store" in page.get("shards", status=400)["message"]
     page.of("shards", status=404, store="no-such")
     page.of("shards", status=404, app_name="a/b")

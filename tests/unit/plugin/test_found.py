@@ -14,7 +14,7 @@ from shardbatch import ClaimOperator, DynamoDBLeases, KinesisStream, SQLLeases, 
 from shardbatch.core.application import Application, Group
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.rows import Namespace
-from shardbatch_plugin.web.found import claiming
+from shardbatch_plugin.web.found import claiming, claiming_in
 from shardbatch_plugin.web.known import known_of
 from tests.support.page import Page, page_of
 
@@ -92,6 +92,14 @@ def test_a_templated_claim_is_linked_to_what_it_has_claimed(page: Page) -> None:
     (one,) = answer["not_known"]
     assert [link["app_name"] for link in one["linked"]] == ["etl-eu"]
     assert page.get("applications", "stranger")["not_known"] == []
+
+
+@pytest.mark.parametrize("said", ["no JSON", "[]", "{}", '{"leases": {"kind": "sql", "conn_id": "a", "newer": 1}}'])
+def test_what_another_version_wrote_hides_only_itself(page: Page, said: str) -> None:
+    tasks = [{"__var": {"task_id": "g.claim", "shardbatch_application": said}}]
+    (one,) = claiming_in("later", {"dag": {"tasks": tasks}})
+    assert (one.application, one.group_id) == (None, "g")
+    assert "Use one version" in one.error
 
 
 def test_the_latest_version_counts_and_a_dag_whose_file_is_gone_does_not(page: Page) -> None:
