@@ -48,7 +48,8 @@ def unfinished(page: Page, run: str) -> tuple[Rig, Any]:
 def test_an_application_that_no_run_has_claimed_for_says_so(page: Page) -> None:
     (row,) = page.get("applications")["applications"]
     assert (row["declared"], row["error"], row["behind_ms"]) == (True, None, None)
-    assert row["problem"] == {"text": "No run of its DAG here has claimed for it yet.", "remedy": "Let a run of its DAG begin."}
+    text = "No run of its DAG here has claimed for it yet."
+    assert row["problem"] == {"text": text, "remedy": "Let a run of its DAG begin."}
     page.of("application", status=404)
 
 
