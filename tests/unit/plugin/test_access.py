@@ -33,7 +33,8 @@ def seen(page: Page, user: str) -> list[str]:
 
 
 def test_without_a_login_nothing_is_told(page: Page) -> None:
-    page.get("applications", None, status=401)
+    answer = page.get("applications", None, status=401)
+    assert (answer["error"], answer["remedy"][:6]) == ("Unauthorized", "Log in")
     for path in OF_ONE:
         page.of(path, None, status=401)
 
