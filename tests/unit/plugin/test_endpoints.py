@@ -17,7 +17,7 @@ from shardbatch.control.completeness import HOUR_MS
 from shardbatch.core import batch as batches
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.tasks.reading import KEY
-from shardbatch_plugin.web import detail, stores
+from shardbatch_plugin.web import chosen, detail, stores
 from tests.support.page import Page, page_of
 from tests.support.rig import Rig
 
@@ -90,6 +90,17 @@ def test_the_latest_batches_come_first_and_no_more_than_asked_for(page: Page) ->
         rig.run(f"r{number}")
     assert [row["run_id"] for row in named(page.of("batches", limit=2))] == ["r2", "r1"]
     assert len(page.of("batches", intervals=True)["rows"]) == 3
+
+
+def test_many_batches_need_one_look_at_the_connection(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        page.stream.put(str(number))
+        page.rig.run(f"r{number}")
+    looks: list[Any] = []
+    found = chosen.deployment_of
+    monkeypatch.setattr(chosen, "deployment_of", lambda leases: looks.append(leases) or found(leases))
+    assert len(page.of("batches")["rows"]) == 4
+    assert len(looks) == 1
 
 
 def test_a_batch_shows_slices_files_attempts_and_its_run(page: Page) -> None:
