@@ -11,7 +11,7 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.models.dag import DagModel
 
-from shardbatch.control.preview import Watched, chosen_of, token_of
+from shardbatch.control.preview import AsSeen, Watched, chosen_of, token_of
 from shardbatch.control.verb import Verb
 from shardbatch.control.verbs import REPLAY, VERBS
 from shardbatch.core.rows import APPLICATION, Key, Namespace
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 class StalePreview(ProtocolError):
-    """The rows are not as the preview saw them, or the preview was of something else; nothing was changed."""
+    """The rows are not as the preview saw them, or the preview was of something else. What is not as the preview saw it
+    was not changed."""
 
     remedy = "Look at the new preview, then decide again."
 
@@ -150,7 +151,8 @@ def act(access: Access, asked: Asked) -> dict[str, Any]:
         if not asked.preview:
             if asked.token != token:
                 raise StalePreview
-            rows = ground.perform(verb, store, given, reason=asked.reason, preview=False)
+            kept = AsSeen(store, watched.rows, rows, StalePreview)
+            rows = ground.perform(verb, kept.store(), given, reason=asked.reason, preview=False)
     done = not asked.preview and all(one["result"] != "left" for one in rows)
     return {"rows": rows, "token": token, "done": done}
 

@@ -20,6 +20,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.rows import BATCH, TABLES, Key
 from shardbatch.hooks.leases import store_digest
 from shardbatch.stores.sql import SQLStore
+from shardbatch_plugin.web import acting
 from tests.support.acted_page import FROM_THE_PAGE, Page
 from tests.unit.cli.caller import call
 from tests.unit.cli.rows import NAMESPACE, NOW, OWNER
@@ -70,6 +71,24 @@ def test_a_preview_is_stale_once_a_row_that_it_named_was_changed(acted_page: Pag
     assert (status, answer["error"]) == (409, "StalePreview")
     assert "preview" in answer["remedy"]
     assert rows_of(acted_store) == before
+
+
+def test_a_row_that_changes_between_the_look_at_the_token_and_the_act_is_left(
+    acted_page: Page, acted_store: SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acted_page.log_in("ann")
+    token = acted_page.act(ask())[1]["token"]
+    perform = acting.Ground.perform
+
+    def late(self: acting.Ground, *given: Any, preview: bool, **more: Any) -> Any:
+        if not preview:
+            of_dag(acted_store, "other")
+        return perform(self, *given, preview=preview, **more)
+
+    monkeypatch.setattr(acting.Ground, "perform", late)
+    status, answer = acted_page.act(do(token))
+    assert (status, answer["error"]) == (409, "StalePreview")
+    assert batch_of(acted_store).state is BatchState.FROZEN
 
 
 def test_a_sign_of_life_of_its_run_makes_no_preview_stale(acted_page: Page, acted_store: SQLStore) -> None:
