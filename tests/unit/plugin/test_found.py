@@ -14,6 +14,7 @@ from shardbatch import ClaimOperator, DynamoDBLeases, KinesisStream, SQLLeases, 
 from shardbatch.core.application import Application, Group
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.rows import Namespace
+from shardbatch_plugin.web import found as found_module
 from shardbatch_plugin.web.found import claiming, claiming_in
 from shardbatch_plugin.web.known import known_of
 from tests.support.page import Page, page_of
@@ -58,6 +59,16 @@ def test_a_claim_without_a_group_and_one_in_a_group_inside_another_are_found_too
         "inside",
         "outer.inner",
     )
+
+
+def test_many_dags_are_read_a_few_at_a_time_and_only_once(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(found_module, "READ_AT_ONCE", 2)
+    names = [f"dag{number}" for number in range(5)]
+    for name in names:
+        page.dag(name)
+    assert sorted(one.dag_id for one in claiming()) == names
+    monkeypatch.setattr(found_module, "claiming_in", lambda *given: pytest.fail("It is known."))
+    assert sorted(one.dag_id for one in claiming()) == names
 
 
 def test_a_mapped_claim_is_told_with_its_reason(page: Page) -> None:
