@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may see and do what: by Airflow's own authorisation of the application's DAGs.
 
-An application is seen by whoever may read one of its DAGs, and acted on by whoever may edit one. One that has no DAG in
-this deployment, as far as its declarations and its rows tell, is for those who may edit Airflow's connections.
+An application is seen by whoever may read one of its DAGs. What a run has is changed by whoever may edit the DAG of
+that run, and what no run has by whoever may edit all of the application's DAGs. One that has no DAG in this deployment
+is for those who may edit Airflow's connections.
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ class Access:
         """
         if owner_dag_id is not None:
             return owner_dag_id in self.editable
+        return self.editable.issuperset(dag_ids) if dag_ids else self.admin
+
+    def edits_one(self, dag_ids: Collection[str]) -> bool:
+        """Whether the user may edit one of these DAGs; of an application without a DAG here, whether it is theirs."""
         return not self.editable.isdisjoint(dag_ids) if dag_ids else self.admin
 
     def _dags(self, method: Literal["GET", "PUT"]) -> frozenset[str]:

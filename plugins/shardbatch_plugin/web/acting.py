@@ -11,10 +11,10 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.models.dag import DagModel
 
-from shardbatch.control.preview import Watched, chosen_of, token_of
+from shardbatch.control.preview import AsSeen, Watched, chosen_of, token_of
 from shardbatch.control.verb import Verb
 from shardbatch.control.verbs import REPLAY, VERBS
-from shardbatch.core.rows import Namespace
+from shardbatch.core.rows import APPLICATION, Key, Namespace
 from shardbatch.errors import ConfigurationError, ProtocolError
 from shardbatch.hooks.leases import Leases, existing_store
 from shardbatch.hooks.staging import Staging
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 class StalePreview(ProtocolError):
-    """The rows are not as the preview saw them, or the preview was of something else; nothing was changed."""
+    """The rows are not as the preview saw them, or the preview was of something else. What is not as the preview saw it
+    was not changed."""
 
     remedy = "Look at the new preview, then decide again."
 
@@ -137,11 +138,21 @@ def act(access: Access, asked: Asked) -> dict[str, Any]:
         _require_right(chosen, {one["owner"] for one in rows} or {""})
         if verb is REPLAY:
             _require_start(access, rows[0]["dag_id"])
-        token = token_of(verb.name, asked.chosen, access.name, rows, watched.rows.values())
+        # Replays stand on the application's row, not on the batch's: without it a token would start one after another.
+        since = watched.store().get(Key(APPLICATION, chosen.namespace, ())) if verb is REPLAY else None
+        token = token_of(
+            verb.name,
+            asked.chosen,
+            access.name,
+            rows,
+            watched.rows.values(),
+            where=(asked.store, str(chosen.namespace), getattr(since, "last_action", None)),
+        )
         if not asked.preview:
             if asked.token != token:
                 raise StalePreview
-            rows = ground.perform(verb, store, given, reason=asked.reason, preview=False)
+            kept = AsSeen(store, watched.rows, rows, StalePreview)
+            rows = ground.perform(verb, kept.store(), given, reason=asked.reason, preview=False)
     done = not asked.preview and all(one["result"] != "left" for one in rows)
     return {"rows": rows, "token": token, "done": done}
 
@@ -154,8 +165,13 @@ def _require_right(chosen: Chosen, owners: Iterable[str]) -> None:
     for owner in sorted(owners):
         if not chosen.may_act_on(owner):
             run = chosen.owner_here(owner)
-            named = run is not None and run.dag_id in chosen.access.readable
-            whose = f"DAG {run.dag_id!r}, whose run has it" if run is not None and named else "its DAG"
+            if run is None:
+                raise Forbidden(
+                    "You may not change this: no run of this Airflow has it, so you need to be able to edit all DAGs "
+                    "of the application."
+                )
+            named = run.dag_id in chosen.access.readable
+            whose = f"DAG {run.dag_id!r}, whose run has it" if named else "its DAG"
             raise Forbidden(f"You may not change this: Airflow does not let you edit {whose}.")
 
 

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import time
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
 
 from shardbatch.errors import (
     ApplicationUnknown,
@@ -75,6 +78,19 @@ def add_errors(app: FastAPI) -> None:
     @app.exception_handler(ShardbatchError)
     async def foreseen(request: Request, error: ShardbatchError) -> JSONResponse:
         return JSONResponse(told(error), status_of(error), headers={"Cache-Control": "no-store"})
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> JSONResponse:
+        remedy = "Log in to Airflow, or send a token that is valid." if error.status_code == 401 else ""
+        known = {"error": HTTPStatus(error.status_code).phrase, "message": str(error.detail), "remedy": remedy}
+        return JSONResponse(known, error.status_code, {**(error.headers or {}), "Cache-Control": "no-store"})
+
+    @app.exception_handler(RequestValidationError)
+    async def unusable(request: Request, error: RequestValidationError) -> JSONResponse:
+        said = error.errors()[0]
+        name = str(said["loc"][-1])
+        wrong = ConfigurationError(f"{name!r} of the request cannot be used: {said['msg']}.", remedy="Mend it.")
+        return JSONResponse(told(wrong), status_of(wrong), headers={"Cache-Control": "no-store"})
 
     @app.exception_handler(SQLAlchemyError)
     async def database(request: Request, error: SQLAlchemyError) -> JSONResponse:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends
 
 from shardbatch.control.overview import Look, Overview, look, overview
 from shardbatch.control.shard_table import ShardRow, shard_table
+from shardbatch.core.application import Group
 from shardbatch.core.owner import Owner
 from shardbatch.core.ports import LeaseStore
 from shardbatch.core.rows import Namespace
@@ -20,9 +21,10 @@ from shardbatch.errors import ApplicationUnknown, ConfigurationError, Shardbatch
 from shardbatch.hooks.names import namespace_of
 from shardbatch.hooks.settings import default_staging
 from shardbatch.hooks.staging import Staging
+from shardbatch.run.consumer import Rows
 from shardbatch_plugin.web.access import Access, AccessDep
 from shardbatch_plugin.web.found import is_there
-from shardbatch_plugin.web.known import DagGroup, Known, deployment_of, known, visible
+from shardbatch_plugin.web.known import DagGroup, Known, application_unknown, deployment_of, known, visible
 from shardbatch_plugin.web.stores import Place, store_asker
 
 T = TypeVar("T")
@@ -83,7 +85,7 @@ class Chosen:
     @property
     def may_act(self) -> bool:
         """Whether the user may act on some of it."""
-        return self.access.acts(self.dag_ids)
+        return self.access.edits_one(self.dag_ids)
 
     def may_act_on(self, owner: str | None) -> bool:
         """Whether the user may act on what this owner has. What the run of a DAG has that is gone is as if no run had
@@ -95,8 +97,13 @@ class Chosen:
     def owner_here(self, owner: str | None) -> Owner | None:
         """The owner of a text, if it is a run of this deployment."""
         found = Owner.parse(owner or "")
-        here = deployment_of(self.place.leases)
+        here = self.deployment
         return found if found is not None and here and found.deployment == here else None
+
+    @cached_property
+    def deployment(self) -> str:
+        """The name of this deployment in the store; empty if it is not known. To find it may read a connection."""
+        return deployment_of(self.place.leases)
 
     @property
     def staging(self) -> Staging | None:
@@ -105,7 +112,7 @@ class Chosen:
         :raises ConfigurationError: if the setting cannot be read.
         """
         declaration = self.known.declarations.get((self.place.key, self.namespace))
-        return (declaration.staging if declaration else None) or default_staging()
+        return (declaration.staging(self.groups) if declaration else None) or default_staging()
 
     def ask(self, question: Sequence[Any], read: Callable[[LeaseStore], T], fresh_s: float | None = None) -> T:
         """Read from the store. What is read is shared with others who ask the same of this application.
@@ -120,31 +127,32 @@ def choose(access: AccessDep, store: str, app_name: str, stream_name: str) -> Ch
     """The application of a request's query.
 
     :raises ApplicationUnknown: if there is none, or the user may not see it: they are not told which.
+    :raises NoAnswer: if the store does not answer in time.
     """
     all_known = known()
     place = all_known.expect_place(store)
     try:
         namespace = namespace_of(app_name, stream_name)
     except ConfigurationError:
-        raise _unknown() from None
-    declared = all_known.groups_of(store, namespace)
+        raise application_unknown() from None
+    asker = store_asker(place)
     try:
-        found = store_asker(place).ask((namespace, "look"), lambda opened: Seen(look(opened, namespace)))
+        # Only its own row is read until it is known who may see it: the time that all of it takes would tell of it.
+        claimed_by = asker.ask((namespace, "claimed by"), partial(_claimed_by, namespace))
+        groups = all_known.groups_of(store, namespace, claimed_by)
+        if not visible(access, groups):
+            raise application_unknown()
+        found = asker.ask((namespace, "look"), lambda opened: Seen(look(opened, namespace)))
     except ShardbatchError as error:
         # Of a store, no more is told to those who may not see what a DAG declares there.
-        if isinstance(error, ApplicationUnknown) or not visible(access, declared):
-            raise _unknown() from None
+        if isinstance(error, ApplicationUnknown) or not visible(access, all_known.groups_of(store, namespace)):
+            raise application_unknown() from None
         raise
-    groups = all_known.groups_of(store, namespace, found.look.application.claimed_by)
-    if not visible(access, groups):
-        raise _unknown()
     return Chosen(access, all_known, place, namespace, found, frozenset(groups))
 
 
-def _unknown() -> ApplicationUnknown:
-    return ApplicationUnknown(
-        "There is no such application.", remedy="Go back to the list. Its first claim makes an application."
-    )
+def _claimed_by(namespace: Namespace, store: LeaseStore) -> tuple[Group, ...]:
+    return Rows(namespace=namespace, store=store).expect_application().claimed_by
 
 
 ChosenDep = Annotated[Chosen, Depends(choose)]

@@ -22,6 +22,9 @@ FIELD = "shardbatch_application"
 #: The module of a claim task, of which a mapped one says no more.
 CLAIM = "shardbatch.operators.claim"
 MAPPED = "Its claim is a mapped task: only a run knows for which applications."
+UNREADABLE = "Another version of shardbatch serialized it. Use one version for the API server and the DAG processor."
+#: Serialized DAGs that are in memory at a time; each may have megabytes.
+READ_AT_ONCE = 50
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ def claiming_in(dag_id: str, data: Mapping[str, Any]) -> Iterator[Claiming]:
             yield Claiming(dag_id, task_id, declared_from(json.loads(said)))
         except ConfigurationError as error:  # it was serialized by a later version than the API server's
             yield Claiming(dag_id, task_id, None, str(error))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            yield Claiming(dag_id, task_id, None, UNREADABLE)
 
 
 class Dags:
@@ -84,9 +89,11 @@ class Dags:
             with self._lock:
                 known = dict(self._known)
             missing = [row_id for row_id, dag_hash in wanted if (row_id, dag_hash) not in known]
-            if missing:
-                for row in session.scalars(select(SerializedDagModel).where(SerializedDagModel.id.in_(missing))):
+            for begin in range(0, len(missing), READ_AT_ONCE):
+                some = missing[begin : begin + READ_AT_ONCE]
+                for row in session.scalars(select(SerializedDagModel).where(SerializedDagModel.id.in_(some))):
                     known[row.id, row.dag_hash] = tuple(claiming_in(row.dag_id, row.data or {"dag": {"tasks": []}}))
+                session.expunge_all()
         kept = {key: known[key] for key in wanted if key in known}
         with self._lock:
             self._known = kept

@@ -40,17 +40,21 @@ class NotKnown:
 
 @dataclass
 class Declaration:
-    """An application that DAGs of this deployment declare. ``staging`` is the folder that the first of them names."""
+    """An application that DAGs of this deployment declare, with what each group says of it."""
 
     place: Place
     namespace: Namespace
-    groups: set[DagGroup] = field(default_factory=set)
-    declared: list[Declared] = field(default_factory=list)
+    declared: list[tuple[DagGroup, Declared]] = field(default_factory=list)
 
     @property
-    def staging(self) -> Staging | None:
-        """Its staging folder, if a DAG names it in a form that is known without a run."""
-        return next((one.staging for one in self.declared if one.staging and "{" not in one.staging.uri), None)
+    def groups(self) -> set[DagGroup]:
+        """The groups that declare it."""
+        return {group for group, _ in self.declared}
+
+    def staging(self, groups: Collection[DagGroup]) -> Staging | None:
+        """Its staging folder, as the first of these groups says that names it in a form known without a run."""
+        said = (one.staging for group, one in self.declared if group in groups)
+        return next((staging for staging in said if staging and "{" not in staging.uri), None)
 
 
 @dataclass
@@ -70,13 +74,21 @@ class Known:
         return [one for (place, _), one in self.declarations.items() if place == key]
 
     def groups_of(self, key: str, namespace: Namespace, claimed_by: Iterable[Group] = ()) -> set[DagGroup]:
-        """The groups of this deployment that an application has: by their declarations, and by its own row, which
-        names the groups that have claimed for it."""
+        """The groups of this deployment that an application has.
+
+        Its own row names the groups that have claimed for it. Only the DAGs of these count: a DAG file may name any
+        application, and by that alone nobody gets to see or change it. Where nobody has claimed yet, and where all
+        that have are DAGs of this deployment that are gone, the declarations count.
+
+        :param claimed_by: those of its row.
+        """
         declaration = self.declarations.get((key, namespace))
-        found = set(declaration.groups) if declaration else set()
+        declared = declaration.groups if declaration else set()
         here = deployment_of(self.places[key].leases)
-        claimed = {DagGroup(group.dag_id, group.group_id) for group in claimed_by if here and group.deployment == here}
-        return found | (claimed & self.all_groups)
+        ours = {DagGroup(group.dag_id, group.group_id) for group in claimed_by if here and group.deployment == here}
+        dag_ids = {group.dag_id for group in ours}
+        found = {group for group in declared | (ours & self.all_groups) if group.dag_id in dag_ids}
+        return found or (declared if all(here and group.deployment == here for group in claimed_by) else set())
 
     def expect_place(self, key: str) -> Place:
         """The store of a digest.
@@ -84,7 +96,7 @@ class Known:
         :raises ApplicationUnknown: if no DAG names such a store.
         """
         if key not in self.places:
-            raise ApplicationUnknown("There is no such application.")
+            raise application_unknown()
         return self.places[key]
 
 
@@ -124,8 +136,7 @@ def known_of(claims: Iterable[Claiming]) -> Known:
         place = Place(declared.leases)
         found.places.setdefault(place.key, place)
         application = found.declarations.setdefault((place.key, namespace), Declaration(place, namespace))
-        application.groups.add(group)
-        application.declared.append(declared)
+        application.declared.append((group, declared))
     return found
 
 
@@ -135,6 +146,13 @@ def deployment_of(leases: Leases) -> str:
         return deployment_id(leases)
     except ConfigurationError:  # runs fail with the same error, and say so
         return ""
+
+
+def application_unknown() -> ApplicationUnknown:
+    """The one answer for a store or an application that is not there, and for one that the user may not see."""
+    return ApplicationUnknown(
+        "There is no such application.", remedy="Go back to the list. Its first claim makes an application."
+    )
 
 
 def visible(access: Access, groups: Collection[DagGroup]) -> bool:

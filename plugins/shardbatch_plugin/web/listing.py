@@ -71,11 +71,18 @@ def applications(access: Access) -> dict[str, Any]:
         for key, store in stores.items()
         for row in store.rows
     }
-    for (key, namespace), declaration in all_known.declarations.items():
-        groups.setdefault((key, namespace), set(declaration.groups))
     shown = {place: found for place, found in groups.items() if visible(access, found)}
+    rows = {
+        (key, row.namespace): row
+        for key, store in stores.items()
+        for row in store.rows
+        if (key, row.namespace) in shown
+    }
+    # What a DAG only declares looks the same whether there is such an application, of others, or none.
+    for place, declaration in all_known.declarations.items():
+        if place not in shown and visible(access, declaration.groups):
+            shown[place] = declaration.groups
     at_work = running({group.dag_id for found in shown.values() for group in found} & access.readable)
-    rows = {(key, row.namespace): row for key, store in stores.items() for row in store.rows}
     found = [
         row_of(
             all_known,
@@ -129,7 +136,7 @@ def row_of(
     urgency, problem = (0, None) if found is None else urgency_of(found, now, _at_work(found, here, works))
     if found is None and error is None:
         problem_json: dict[str, str] | None = {
-            "text": "No run has claimed for it yet.",
+            "text": "No run of its DAG here has claimed for it yet.",
             "remedy": "Let a run of its DAG begin.",
         }
     else:

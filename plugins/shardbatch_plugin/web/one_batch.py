@@ -166,6 +166,5 @@ def _outcome(row: Batch, attempt: int) -> str:
 def _batch(chosen: Chosen, store: LeaseStore, batch_id: str, scope: str | None) -> Batch | None:
     found = store.get(Key(BATCH, chosen.namespace, (scope or "", batch_id)))
     if found is None and scope is None:  # one of an interval run
-        rows = cast("Any", store.list(BATCH, chosen.namespace, None))
-        found = next((row for row in rows if row.batch_id == batch_id), None)
+        found = next(store.list(BATCH, chosen.namespace, None, batch_id=batch_id), None)
     return cast("Batch | None", found)

@@ -137,11 +137,11 @@ def _told(asked: Asked, claims: Sequence[Claiming]) -> Told:
     steps = [_step(one, name) for one in claims for name in ("claim", "freeze")]
     with create_session() as session:
         for row in session.execute(xcoms.where(XComModel.key == KEY)):
-            errors[row.task_id, row.map_index] = left(XComModel.deserialize_value(row))
+            errors[row.task_id, row.map_index] = left(row.value)
         for row in session.execute(
             xcoms.where(XComModel.task_id.in_(steps), XComModel.key.in_([BATCH_ID, OUTCOME, SUMMARY, ENTRIES]))
         ):
-            found.xcoms[row.task_id, row.key] = XComModel.deserialize_value(row)
+            found.xcoms[row.task_id, row.key] = row.value
         for task_id, map_index, state, ended in session.execute(tasks):
             groups = _inside(claims, task_id)
             found.failed.append(

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
@@ -30,8 +30,11 @@ T = TypeVar("T")
 LIMIT_S, SILENT_S = 8.0, 1.0
 #: Seconds for which an answer is given again.
 FRESH_S = 1.5
-#: Questions that one store is asked at a time.
-AT_ONCE = 4
+#: Questions that one store is asked at a time, and that wait for it at most.
+AT_ONCE, MOST_OPEN = 4, 64
+#: Requests that wait longer than :data:`SILENT_S` at a time, for all stores: each has one of the 40 threads by which
+#: Airflow's API server answers all that is asked of it.
+LONG_WAITS = threading.BoundedSemaphore(12)
 
 
 class NoAnswer(ShardbatchError):
@@ -91,6 +94,10 @@ class Asker(Generic[S]):
             for name in [name for name, asked in self._asked.items() if asked.until is not None and asked.until <= now]:
                 del self._asked[name]
             known = self._asked.get(question)
+            if known is None and sum(asked.until is None for asked in self._asked.values()) >= MOST_OPEN:
+                refused: Future[T] = Future()
+                refused.set_exception(self._no_answer())
+                return refused
             if known is None:
                 known = self._asked[question] = _Asked(self._pool.submit(self._read, read))
                 known.future.add_done_callback(lambda done: self._keep(question, done, fresh_s))
@@ -110,16 +117,23 @@ class Asker(Generic[S]):
         :raises NoAnswer: if it does not come within these seconds.
         :raises ShardbatchError: as the reading does.
         """
-        try:
-            return begun.result(max(0.0, min(seconds, SILENT_S) if self._silent else seconds))
-        except TimeoutError:
-            if begun.done():  # the reading itself ended so
-                raise
-            self._silent = True
-            raise NoAnswer(
-                f"{self._name} has not answered for {LIMIT_S:.0f} seconds.",
-                remedy="See that the API server reaches it, as the workers do. The page asks again by itself.",
-            ) from None
+        short = max(0.0, min(seconds, SILENT_S))
+        ended = bool(wait((begun,), short).done)
+        if not ended and seconds > short and not self._silent and LONG_WAITS.acquire(blocking=False):
+            try:
+                ended = bool(wait((begun,), seconds - short).done)
+            finally:
+                LONG_WAITS.release()
+            self._silent = not ended
+        if not ended:
+            raise self._no_answer()
+        return begun.result()
+
+    def _no_answer(self) -> NoAnswer:
+        return NoAnswer(
+            f"{self._name} has not answered in time.",
+            remedy="See that the API server reaches it, as the workers do. The page asks again by itself.",
+        )
 
     def _read(self, read: Callable[[S], T]) -> T:
         with self._opened() as store:

@@ -52,8 +52,48 @@ class Watched:
         return getattr(self._store, name)
 
 
+class AsSeen:
+    """A lease store in which rows are changed only from what a preview saw of them: the time between the look at the
+    token and the act is short, but not nothing.
+
+    :param rows: the rows that the preview read; those that its answer names are watched.
+    :param stale: the error for a row that is another one.
+    """
+
+    def __init__(
+        self, store: LeaseStore, rows: Mapping[Key, Row], answer: Sequence[Mapping[str, Any]], stale: type[Exception]
+    ) -> None:
+        named = {(row["kind"], row["name"]) for row in answer}
+        self._store = store
+        self._seen = {key: row for key, row in rows.items() if _name(row) in named}
+        self._stale = stale
+
+    def store(self) -> LeaseStore:
+        """As the store that it is."""
+        return cast("LeaseStore", self)
+
+    def replace(self, seen: Row, new: Row) -> bool:
+        """As :meth:`LeaseStore.replace`. What this act has changed itself it may change again."""
+        before = self._seen.get(seen.key)
+        if before is not None and _version(before) != _version(seen):
+            raise self._stale
+        done = self._store.replace(seen, new)
+        if done:
+            self._seen.pop(seen.key, None)
+        return done
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
 def token_of(
-    verb: str, given: Mapping[str, Any], actor: str, answer: Sequence[Mapping[str, Any]], seen: Iterable[Row]
+    verb: str,
+    given: Mapping[str, Any],
+    actor: str,
+    answer: Sequence[Mapping[str, Any]],
+    seen: Iterable[Row],
+    *,
+    where: Sequence[str | None] = (),
 ) -> str:
     """The token of a preview: the same as long as the same person asks for the same, and the rows that it names stand
     as it saw them.
@@ -63,10 +103,11 @@ def token_of(
     :param given: the arguments as they were given.
     :param answer: what the preview answered; each row has at least ``kind`` and ``name``.
     :param seen: the rows that it read.
+    :param where: what else has to be the same, such as the store; default: nothing.
     """
     named = {(row["kind"], row["name"]) for row in answer}
     versions = sorted(json.dumps(_version(row), sort_keys=True) for row in seen if _name(row) in named)
-    told = [verb, dict(given), actor, [dict(row) for row in answer], versions]
+    told = [verb, dict(given), actor, [dict(row) for row in answer], versions, list(where)]
     return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 

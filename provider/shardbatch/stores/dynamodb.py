@@ -144,7 +144,9 @@ class DynamoDBStore:
 
     def latest(self, table: Table, namespace: Namespace, scope: str, limit: int) -> Iterator[Row]:
         """The last rows of a namespace and scope, the last one first, page by page."""
-        found = self._query(table, namespace, scope, {}, ScanIndexForward=False)
+        # Without a limit of its own a page is a megabyte, which is paid for.
+        size = {} if self.page_size is not None else {"Limit": max(1, limit)}
+        found = self._query(table, namespace, scope, {}, ScanIndexForward=False, **size)
         for item in islice(found, limit):
             yield row_type(table).from_columns(columns_of(table, item))
 
@@ -248,7 +250,7 @@ class DynamoDBStore:
         return self._writes.ask(repr(self), judged)
 
     def _query(
-        self, table: Table, namespace: Namespace, scope: str | None, equal: Mapping[str, str], **order: bool
+        self, table: Table, namespace: Namespace, scope: str | None, equal: Mapping[str, str], **order: int
     ) -> Iterator[Item]:
         """All items of a kind in a scope, or in all, those that differ from ``equal`` left out by the server."""
         names = {"#pk": "pk", "#sk": "sk"}

@@ -12,6 +12,7 @@ import pytest
 from airflow.models import DagRun
 from sqlalchemy import select
 
+from shardbatch import SQLLeases
 from shardbatch.control.verbs import VERBS
 from shardbatch.core import batch as batches
 from shardbatch.core.batch import Batch, BatchState
@@ -19,6 +20,7 @@ from shardbatch.core.owner import Owner
 from shardbatch.core.rows import BATCH, TABLES, Key
 from shardbatch.hooks.leases import store_digest
 from shardbatch.stores.sql import SQLStore
+from shardbatch_plugin.web import acting
 from tests.support.acted_page import FROM_THE_PAGE, Page
 from tests.unit.cli.caller import call
 from tests.unit.cli.rows import NAMESPACE, NOW, OWNER
@@ -69,6 +71,24 @@ def test_a_preview_is_stale_once_a_row_that_it_named_was_changed(acted_page: Pag
     assert (status, answer["error"]) == (409, "StalePreview")
     assert "preview" in answer["remedy"]
     assert rows_of(acted_store) == before
+
+
+def test_a_row_that_changes_between_the_look_at_the_token_and_the_act_is_left(
+    acted_page: Page, acted_store: SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acted_page.log_in("ann")
+    token = acted_page.act(ask())[1]["token"]
+    perform = acting.Ground.perform
+
+    def late(self: acting.Ground, *given: Any, preview: bool, **more: Any) -> Any:
+        if not preview:
+            of_dag(acted_store, "other")
+        return perform(self, *given, preview=preview, **more)
+
+    monkeypatch.setattr(acting.Ground, "perform", late)
+    status, answer = acted_page.act(do(token))
+    assert (status, answer["error"]) == (409, "StalePreview")
+    assert batch_of(acted_store).state is BatchState.FROZEN
 
 
 def test_a_sign_of_life_of_its_run_makes_no_preview_stale(acted_page: Page, acted_store: SQLStore) -> None:
@@ -236,6 +256,32 @@ def test_a_replay_is_started_as_the_user_who_may_start_runs_of_the_dag(acted_pag
         [run] = session.scalars(select(DagRun))
         assert (run.triggering_user_name, run.triggered_by.value, run.conf) == ("ann", "ui", {"orders.replay": "b1"})
         assert run.run_id in answer["rows"][0]["effect"]
+
+
+def test_a_token_starts_one_replay(acted_page: Page) -> None:
+    acted_page.log_in("ann")
+    chosen = {"batch_id": "b1"}
+    token = acted_page.act(ask("replay", chosen))[1]["token"]
+    assert acted_page.act(do(token, verb="replay", chosen=chosen))[0] == 200
+    status, answer = acted_page.act(do(token, verb="replay", chosen=chosen))
+    assert (status, answer["error"]) == (409, "StalePreview")
+    with acted_page.metadata.session() as session:
+        assert len(list(session.scalars(select(DagRun)))) == 1
+
+
+def test_a_token_of_another_store_is_another_one(acted_page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__SHARDBATCH__LEASES", "sql://leases_twin")
+    monkeypatch.setenv("AIRFLOW_CONN_LEASES_TWIN", json.dumps({"conn_type": "sqlite", "host": _file_of(acted_page)}))
+    acted_page.log_in("root")
+    twin = {**ask(), "store": store_digest(SQLLeases("leases_twin"))}
+    here, there = acted_page.act(ask())[1], acted_page.act(twin)[1]
+    assert here["rows"] == there["rows"]
+    assert here["token"] != there["token"]
+
+
+def _file_of(page: Page) -> str:
+    """The file of its lease store."""
+    return str(Path(str(page.metadata.engine.url.database)).parent / "leases.db")
 
 
 def test_a_replay_by_another_dag_needs_the_right_to_start_that_one(acted_page: Page) -> None:

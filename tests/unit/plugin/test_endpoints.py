@@ -17,7 +17,7 @@ from shardbatch.control.completeness import HOUR_MS
 from shardbatch.core import batch as batches
 from shardbatch.core.policies import GapPolicy, Policies
 from shardbatch.tasks.reading import KEY
-from shardbatch_plugin.web import detail, stores
+from shardbatch_plugin.web import chosen, detail, stores
 from tests.support.page import Page, page_of
 from tests.support.rig import Rig
 
@@ -48,7 +48,8 @@ def unfinished(page: Page, run: str) -> tuple[Rig, Any]:
 def test_an_application_that_no_run_has_claimed_for_says_so(page: Page) -> None:
     (row,) = page.get("applications")["applications"]
     assert (row["declared"], row["error"], row["behind_ms"]) == (True, None, None)
-    assert row["problem"] == {"text": "No run has claimed for it yet.", "remedy": "Let a run of its DAG begin."}
+    text = "No run of its DAG here has claimed for it yet."
+    assert row["problem"] == {"text": text, "remedy": "Let a run of its DAG begin."}
     page.of("application", status=404)
 
 
@@ -89,6 +90,17 @@ def test_the_latest_batches_come_first_and_no_more_than_asked_for(page: Page) ->
         rig.run(f"r{number}")
     assert [row["run_id"] for row in named(page.of("batches", limit=2))] == ["r2", "r1"]
     assert len(page.of("batches", intervals=True)["rows"]) == 3
+
+
+def test_many_batches_need_one_look_at_the_connection(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        page.stream.put(str(number))
+        page.rig.run(f"r{number}")
+    looks: list[Any] = []
+    found = chosen.deployment_of
+    monkeypatch.setattr(chosen, "deployment_of", lambda leases: looks.append(leases) or found(leases))
+    assert len(page.of("batches")["rows"]) == 4
+    assert len(looks) == 1
 
 
 def test_a_batch_shows_slices_files_attempts_and_its_run(page: Page) -> None:
@@ -252,6 +264,9 @@ def test_a_store_that_fails_is_told_without_its_secrets(page: Page, monkeypatch:
 def test_an_argument_that_cannot_be_is_refused(page: Page) -> None:
     page.rig.run("r1")
     for path, query in (("batches", {"limit": 0}), ("completeness", {"hours": 0}), ("completeness", {"hours": 10_000})):
-        page.of(path, status=422, **query)
+        answer = page.of(path, status=400, **query)
+        assert (answer["error"], next(iter(query)) in answer["message"]) == ("ConfigurationError", True)
+        assert "remedy" in answer
+    assert "store" in page.get("shards", status=400)["message"]
     page.of("shards", status=404, store="no-such")
     page.of("shards", status=404, app_name="a/b")

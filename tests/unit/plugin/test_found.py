@@ -14,7 +14,8 @@ from shardbatch import ClaimOperator, DynamoDBLeases, KinesisStream, SQLLeases, 
 from shardbatch.core.application import Application, Group
 from shardbatch.core.position import TRIM_HORIZON
 from shardbatch.core.rows import Namespace
-from shardbatch_plugin.web.found import claiming
+from shardbatch_plugin.web import found as found_module
+from shardbatch_plugin.web.found import claiming, claiming_in
 from shardbatch_plugin.web.known import known_of
 from tests.support.page import Page, page_of
 
@@ -60,6 +61,16 @@ def test_a_claim_without_a_group_and_one_in_a_group_inside_another_are_found_too
     )
 
 
+def test_many_dags_are_read_a_few_at_a_time_and_only_once(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(found_module, "READ_AT_ONCE", 2)
+    names = [f"dag{number}" for number in range(5)]
+    for name in names:
+        page.dag(name)
+    assert sorted(one.dag_id for one in claiming()) == names
+    monkeypatch.setattr(found_module, "claiming_in", lambda *given: pytest.fail("It is known."))
+    assert sorted(one.dag_id for one in claiming()) == names
+
+
 def test_a_mapped_claim_is_told_with_its_reason(page: Page) -> None:
     with DAG("mapped", schedule=None) as mapped:
         given: dict[str, Any] = {"stream": KinesisStream("orders"), "leases": SQLLeases("leases")}
@@ -92,6 +103,14 @@ def test_a_templated_claim_is_linked_to_what_it_has_claimed(page: Page) -> None:
     (one,) = answer["not_known"]
     assert [link["app_name"] for link in one["linked"]] == ["etl-eu"]
     assert page.get("applications", "stranger")["not_known"] == []
+
+
+@pytest.mark.parametrize("said", ["no JSON", "[]", "{}", '{"leases": {"kind": "sql", "conn_id": "a", "newer": 1}}'])
+def test_what_another_version_wrote_hides_only_itself(page: Page, said: str) -> None:
+    tasks = [{"__var": {"task_id": "g.claim", "shardbatch_application": said}}]
+    (one,) = claiming_in("later", {"dag": {"tasks": tasks}})
+    assert (one.application, one.group_id) == (None, "g")
+    assert "Use one version" in one.error
 
 
 def test_the_latest_version_counts_and_a_dag_whose_file_is_gone_does_not(page: Page) -> None:

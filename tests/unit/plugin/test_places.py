@@ -79,6 +79,12 @@ def test_the_error_that_a_task_left_is_told_while_its_last_try_failed(run: Page)
     }
 
 
+def test_what_another_task_left_under_the_name_of_an_error_is_not_made_an_object(run: Page) -> None:
+    run.metadata.task(DAG, RUN, "orders.work", "failed")
+    run.xcom(DAG, RUN, "orders.work", KEY, '{"__classname__": "os.path", "__version__": 1, "__data__": ""}')
+    assert "error of the work itself" in asked(run, run_id=RUN)[1]["text"]
+
+
 def test_a_read_task_leads_to_the_shards_that_its_rows_name(run: Page) -> None:
     places, _ = asked(run, run_id=RUN, task_id="orders.read", map_index=0)
     assert places == [{**PLACE, "batch_id": "b2", "shard_id": name} for name in ("s-frozen", "s-held")]
