@@ -11,7 +11,10 @@ import pytest
 HERE = Path(__file__).parent
 #: Tests of a part share the servers that they need: an Airflow or a Spark is started once. A part is a folder, or a
 #: file of this one. The longest come first, so that two processes end together.
-LONGEST = ("airflow", "airflow beside", "test_demo.py", "test_dags.py", "page", "spark", "test_spark_operator.py")
+LONGEST = (
+    *("airflow", "airflow beside", "test_demo.py", "test_dags.py", "test_spark_connect.py", "page", "spark"),
+    "test_spark_operator.py",
+)
 #: The tests on an Airflow take longer than all others together, so half of them have an Airflow of their own.
 BESIDE = frozenset(
     f"test_{name}.py"

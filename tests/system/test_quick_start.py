@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.airflow_instance import end_sessions, free_port, members
+from scripts.airflow_instance import free_port
+from scripts.sessions import end_sessions, members
 from tests.support.pages import DOCS, ROOT, blocks
 from tests.support.waiting import wait_until
 

@@ -74,7 +74,7 @@ def test_native_conversion_is_the_plain_one(spark: SparkSession, tmp_path_factor
         seen["fitting"] += len(wanted) - rejected
 
     holds()
-    assert min(seen.values()) > 50
+    assert min(seen.values()) > 20  # of 240 and more
 
 
 NUMBERS = [
