@@ -63,7 +63,9 @@ export function top(context, told = false) {
     h("a", { href: context.link(home) }, route.app_name),
     h("span", { class: "quiet" }, ` / ${route.stream_name}`),
   );
-  if (!data) return [h("div", { class: "head", key: "head" }, title), error ? failed(error, airflow) : waiting()];
+  const above = context.answer("place").data?.banner?.text; // the line of the run, which may have the same error
+  const failure = error && error.message !== above && failed(error, airflow);
+  if (!data) return [h("div", { class: "head", key: "head" }, title), error ? failure : waiting()];
   const { application, now_ms: nowMs } = data;
   const verbs = data.may_act ? data.verbs : [];
   return [
@@ -75,8 +77,8 @@ export function top(context, told = false) {
       application.running.map((run) => h("span", { class: "run" }, airflowLink(airflow, run, run.run_id))),
       verbs.length > 0 && menu(context, verbs),
     ),
-    error && failed(error, airflow),
-    application.error && banner({ level: "error", text: application.error.message, remedy: application.error.remedy }),
+    failure,
+    application.error && application.error.message !== above && banner({ level: "error", text: application.error.message, remedy: application.error.remedy }),
     !told && said(context) && banner(data.banner),
     route.view === "application" && facts(application, nowMs),
   ];

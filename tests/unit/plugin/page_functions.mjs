@@ -218,13 +218,17 @@ test("what needs a person comes by its urgency, and work under way does not", ()
   assert.deepEqual(of([], [shard("s", { gap: true, waits_for: "a person" })]), ["error"]);
 });
 
+const LATE_MS = 10_000;
+
 /** A server that answers each path as it is told, and the client of the page in front of it. */
 async function asked(answers, act) {
   const server = createServer((request, answer) => answers[new URL(request.url, "http://x").pathname](answer));
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  const late = setTimeout(() => server.closeAllConnections(), LATE_MS);
   try {
     return await act(new Api(`http://127.0.0.1:${server.address().port}/`, 300));
   } finally {
+    clearTimeout(late);
     server.closeAllConnections();
     server.close();
   }
@@ -242,12 +246,14 @@ test("a server that does not answer is told as such, and a deed without an answe
     "/out": told(401, '{"detail": "Not authenticated"}'),
   };
   const errors = {};
+  const began = performance.now();
   await asked(answers, async (api) => {
     for (const name of Object.keys(answers)) {
       await assert.rejects(api.get(name.slice(1), {}), (error) => (errors[name] = error) instanceof ApiError);
     }
     await assert.rejects(api.get("silent", {}, AbortSignal.abort()), { name: "AbortError" });
   });
+  assert.ok(performance.now() - began < LATE_MS, "the page itself ends a question that has no answer");
   const found = Object.values(errors).map(({ error }) => error);
   assert.deepEqual(found, ["Unreachable", "Unreachable", "Unreachable", "NoAnswer", "NotJson", "NotLoggedIn"]);
   assert.doesNotMatch(errors["/proxy"].message, /html/);
