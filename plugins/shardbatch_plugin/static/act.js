@@ -4,7 +4,7 @@
 import { draw, h } from "./dom.js";
 import { ownerShort } from "./format.js";
 import { failed, waiting } from "./parts.js";
-import { filled, missing, nameOf } from "./suited.js";
+import { filled, missing, nameOf, onPage } from "./suited.js";
 
 const COLUMNS = ["name", "owner", "result", "why", "effect"];
 const NAMES = { name: "What", owner: "Owner", result: "Result", why: "Why", effect: "What follows" };
@@ -49,7 +49,7 @@ function answerTable(rows, label) {
 /** Opens the dialog of a verb. `done` is called after something was done. */
 export function openDialog(root, { verb, values, address, api, airflow, done }) {
   const dialog = document.createElement("dialog");
-  const state = { values: { ...values }, reason: "", preview: null, result: null, error: null, busy: false };
+  const state = { values: { ...values }, reason: "", preview: null, result: null, error: null, busy: false, again: false };
   const given = verb.arguments.filter((one) => one.required || state.values[one.name]);
   const known = given.some((one) => state.values[one.name]);
   const first = known ? given : verb.arguments; // whoever pressed a button beside a batch sees that batch first
@@ -88,7 +88,11 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
     } catch (error) {
       if (question !== asked) return;
       state.error = error;
-      if (error.error === "StalePreview" || error.status === 409) state.preview = null;
+      if (error.status === 409 || error.error === "NotKnown") {
+        state.preview = null;
+        state.again = true;
+        done(); // what stands behind the dialog may have changed
+      }
     } finally {
       if (question === asked) state.busy = false;
       show();
@@ -131,13 +135,12 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
       h("label", { for: id }, nameOf(argument), argument.required && h("span", { class: "quiet" }, " (needed)")),
       input,
       words,
-      h("small", { id: `${id}-help` }, argument.help, argument.many && ". Several are separated by commas or lines."),
+      h("small", { id: `${id}-help` }, onPage(argument.help), argument.many && ". Several are separated by commas or lines."),
     );
   }
 
   function steps() {
     const lacking = missing(verb, filled(verb, state.values));
-    const stale = state.error?.status === 409;
     const ready = state.preview && state.reason.trim() && !state.busy;
     return [
       h("div", { class: "fields", key: "fields" }, first.map(field)),
@@ -159,7 +162,7 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
             disabled: state.busy || lacking.length > 0,
             onclick: () => send(true),
           },
-          stale || state.preview ? "Look again" : "Preview",
+          state.again || state.preview ? "Look again" : "Preview",
         ),
         lacking.length > 0 && h("span", { class: "quiet" }, `Fill in ${lacking.map(nameOf).join(", ")}.`),
         !state.preview && !lacking.length && h("span", { class: "quiet" }, "Nothing changes yet."),
@@ -226,7 +229,7 @@ export function openDialog(root, { verb, values, address, api, airflow, done }) 
         ),
         h("button", { type: "button", class: "plain", "aria-label": "Close", onclick: () => dialog.close() }, "✕"),
       ),
-      h("p", { key: "help" }, verb.help, ". ", verb.more && h("span", { class: "quiet" }, verb.more)),
+      h("p", { key: "help" }, verb.help, ". ", h("span", { class: "quiet" }, onPage(verb.more))),
       ...(state.result
         ? [
             h(

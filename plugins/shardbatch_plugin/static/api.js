@@ -34,7 +34,16 @@ const BY_STATUS = {
     remedy: "Go back to the list of applications.",
   },
 };
+const NOT_KNOWN = {
+  error: "NotKnown",
+  message: "The server did not answer, so it is not known whether this was done.",
+  remedy: "Look again: the preview shows how things stand now.",
+};
 const TOLD = 300;
+/** Longer than the server itself takes for any answer. */
+const MOST_MS = 60000;
+const NO_SERVER = [502, 503, 504];
+const LATE = 504;
 
 function objectOf(text) {
   try {
@@ -48,6 +57,7 @@ function objectOf(text) {
 function failure(status, body, text) {
   if (body?.message) return new ApiError(status, body);
   if (BY_STATUS[status]) return new ApiError(status, BY_STATUS[status]);
+  if (NO_SERVER.includes(status)) return new ApiError(status, UNREACHABLE); // a proxy in front of it says so
   const detail = body?.detail ? JSON.stringify(body.detail) : text.slice(0, TOLD);
   return new ApiError(status, {
     error: "ServerError",
@@ -58,15 +68,18 @@ function failure(status, body, text) {
 
 /** A client of the JSON below an address. */
 export class Api {
-  constructor(home) {
+  constructor(home, mostMs = MOST_MS) {
     this.home = home;
+    this.mostMs = mostMs;
   }
 
-  async send(path, options) {
+  async send(path, { signal, ...options }) {
+    const late = AbortSignal.timeout(this.mostMs);
+    const bound = signal ? AbortSignal.any([signal, late]) : late;
     let answer;
     let text;
     try {
-      answer = await fetch(new URL(path, this.home), { credentials: "same-origin", ...options });
+      answer = await fetch(new URL(path, this.home), { credentials: "same-origin", ...options, signal: bound });
       text = await answer.text();
     } catch (error) {
       if (error.name === "AbortError") throw error;
@@ -88,6 +101,12 @@ export class Api {
   /** Acts, or previews. */
   async act(body) {
     const headers = { "Content-Type": "application/json", "X-Shardbatch": "act" };
-    return (await this.send("act", { method: "POST", headers, body: JSON.stringify(body) })).body;
+    try {
+      return (await this.send("act", { method: "POST", headers, body: JSON.stringify(body) })).body;
+    } catch (error) {
+      const begun = error.error === UNREACHABLE.error || error.status === LATE;
+      if (!body.preview && begun) throw new ApiError(error.status, NOT_KNOWN);
+      throw error;
+    }
   }
 }

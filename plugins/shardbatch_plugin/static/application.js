@@ -52,8 +52,8 @@ export function needs(route) {
   return [["application", "application", of], ...parts];
 }
 
-/** What stands above every view of an application. */
-export function top(context) {
+/** What stands above every view of an application. `told`: the view has a line of its own about what is wrong. */
+export function top(context, told = false) {
   const { route, airflow } = context;
   const { data, error } = context.answer("application");
   const home = { view: "application", ...address(route), tab: "overview" };
@@ -63,7 +63,9 @@ export function top(context) {
     h("a", { href: context.link(home) }, route.app_name),
     h("span", { class: "quiet" }, ` / ${route.stream_name}`),
   );
-  if (!data) return [h("div", { class: "head", key: "head" }, title), error ? failed(error, airflow) : waiting()];
+  const above = context.answer("place").data?.banner?.text; // the line of the run, which may have the same error
+  const failure = error && error.message !== above && failed(error, airflow);
+  if (!data) return [h("div", { class: "head", key: "head" }, title), error ? failure : waiting()];
   const { application, now_ms: nowMs } = data;
   const verbs = data.may_act ? data.verbs : [];
   return [
@@ -75,9 +77,9 @@ export function top(context) {
       application.running.map((run) => h("span", { class: "run" }, airflowLink(airflow, run, run.run_id))),
       verbs.length > 0 && menu(context, verbs),
     ),
-    error && failed(error, airflow),
-    application.error && banner({ level: "error", text: application.error.message, remedy: application.error.remedy }),
-    said(context) && banner(data.banner),
+    failure,
+    application.error && application.error.message !== above && banner({ level: "error", text: application.error.message, remedy: application.error.remedy }),
+    !told && said(context) && banner(data.banner),
     route.view === "application" && facts(application, nowMs),
   ];
 }
@@ -103,16 +105,32 @@ const facts = (application, nowMs) =>
   );
 
 function menu(context, verbs) {
-  const choose = (event) => {
-    const verb = verbs.find((one) => one.name === event.target.value);
-    event.target.value = "";
-    if (verb) context.act(verb, {});
+  const close = (details) => {
+    details.open = false;
+    details.querySelector("summary").focus();
+  };
+  const choose = (verb) => (event) => {
+    close(event.target.closest("details")); // where the focus returns to after the dialog
+    context.act(verb, {});
+  };
+  const keydown = (event) => {
+    if (event.key === "Escape") close(event.target.closest("details"));
+  };
+  const leave = (event) => {
+    const details = event.target.closest("details");
+    if (!details.contains(event.relatedTarget)) details.open = false;
   };
   return h(
-    "select",
-    { class: "verbs", "aria-label": "Act on this application", value: "", onchange: choose },
-    h("option", { value: "" }, "Act…"),
-    verbs.map((verb) => h("option", { value: verb.name, title: verb.help }, verb.name)),
+    "details",
+    { class: "verbs", key: "verbs", onkeydown: keydown, onfocusout: leave },
+    h("summary", { "aria-label": "Act on this application" }, "Act…"),
+    h(
+      "ul",
+      { tabindex: "-1" }, // Safari gives a button that is clicked no focus: the list around it takes it
+      verbs.map((verb) =>
+        h("li", null, h("button", { type: "button", onclick: choose(verb) }, h("strong", null, verb.name), verb.help)),
+      ),
+    ),
   );
 }
 

@@ -7,7 +7,10 @@ import { address } from "./router.js";
 
 export const needs = () => [["applications", "applications", {}]];
 
+const NOT_KNOWN = h("span", { class: "quiet", title: "Its store did not answer" }, "not known");
+
 const numbers = (application) => {
+  if (application.error) return NOT_KNOWN;
   const { parked, set_aside: aside, unfinished, gaps } = application;
   const told = [
     gaps > 0 && h("span", { class: "tag bad" }, counted(gaps, "gap")),
@@ -21,11 +24,12 @@ const numbers = (application) => {
 const shardsOf = ({ open_shards: open, held_shards: held }) =>
   open === null ? h("span", { class: "quiet" }, "–") : h("span", { title: `${count(held)} held` }, count(open));
 
-function line(application, context, nowMs, label) {
+function line(application, context, nowMs, stores) {
   const { airflow } = context;
   const route = { view: "application", ...address(application), tab: "overview" };
   const cell = (name, kind, ...children) => h("td", { "data-label": name, class: kind }, children);
-  const problem = application.error || application.problem;
+  const untold = stores.get(application.store)?.error?.message === application.error?.message;
+  const problem = application.error && untold ? null : application.error || application.problem;
   return h(
     "tr",
     { key: context.link(route), class: `urgency-${application.urgency}` },
@@ -33,7 +37,7 @@ function line(application, context, nowMs, label) {
       "th",
       { scope: "row" },
       h("a", { href: context.link(route), class: "name" }, application.app_name),
-      h("div", { class: "quiet" }, `${application.stream_name} · ${label}`),
+      h("div", { class: "quiet" }, `${application.stream_name} · ${stores.get(application.store)?.label || application.store}`),
       problem &&
         h(
           "div",
@@ -44,8 +48,12 @@ function line(application, context, nowMs, label) {
     cell("Until data loss", "number", loss(application.expires_in_ms, application.retention_ms)),
     cell("Behind", "number", lag(application.behind_ms)),
     cell("Complete up to", "number", instant(application.watermark_ms, nowMs, "not known")),
-    cell("Last commit", "number", instant(application.last_commit_ms, nowMs)),
-    cell("Needs a person", "tags", numbers(application)),
+    cell(
+      "Last commit",
+      "number",
+      application.error ? NOT_KNOWN : instant(application.last_commit_ms, nowMs),
+    ),
+    cell("Open batches and gaps", "tags", numbers(application)),
     cell("Shards", "number", shardsOf(application)),
     cell(
       "At work",
@@ -61,7 +69,7 @@ function line(application, context, nowMs, label) {
       "",
       application.dags.length
         ? application.dags.map((dag) => h("div", null, airflowLink(airflow, dag)))
-        : h("span", { class: "quiet" }, "none here"),
+        : h("span", { class: "quiet" }, "none in this Airflow"),
     ),
   );
 }
@@ -72,7 +80,7 @@ const HEADS = [
   "Behind",
   "Complete up to",
   "Last commit",
-  "Needs a person",
+  "Open batches and gaps",
   "Shards",
   "At work",
   "DAGs",
@@ -81,7 +89,7 @@ const RIGHT = new Set(["Until data loss", "Behind", "Complete up to", "Last comm
 
 function list(data, context) {
   const text = (context.get("search") || "").toLowerCase();
-  const labels = new Map(data.stores.map((store) => [store.store, store.label]));
+  const stores = new Map(data.stores.map((store) => [store.store, store]));
   const matches = (one) =>
     `${one.app_name} ${one.stream_name} ${one.dags.map((dag) => dag.dag_id).join(" ")}`.toLowerCase().includes(text);
   const seen = data.applications.filter(matches);
@@ -103,13 +111,16 @@ function list(data, context) {
       h(
         "tbody",
         null,
-        seen.map((one) => line(one, context, data.now_ms, labels.get(one.store) || one.store)),
+        seen.map((one) => line(one, context, data.now_ms, stores)),
         !seen.length &&
           h("tr", null, h("td", { class: "none", colspan: String(HEADS.length) }, "No application has this text.")),
       ),
     ),
   );
 }
+
+/** The error of a store with its name, which the error itself may have. */
+const naming = ({ label, error: { message } }) => (message.includes(label) ? message : `${label}: ${message}`);
 
 export function view(context) {
   const { data, error } = context.answer("applications");
@@ -136,7 +147,7 @@ export function view(context) {
       h(
         "div",
         { key: store.store },
-        banner({ level: "error", text: `${store.label}: ${store.error.message}`, remedy: store.error.remedy }),
+        banner({ level: "error", text: naming(store), remedy: store.error.remedy }),
       ),
     ),
     data.applications.length
@@ -144,7 +155,10 @@ export function view(context) {
       : h(
           "p",
           { class: "none" },
-          "No application is known here. One appears after the first run of a DAG with a StreamBatch group.",
+          broken.length
+            ? "No application is shown, because the stores above do not answer."
+            : "There is no application yet. Add a DAG with a StreamBatch group: its application appears here " +
+                "once Airflow has parsed the DAG. If you expect one here, ask who may let you read its DAG.",
         ),
     data.not_known.length > 0 &&
       h(

@@ -10,6 +10,7 @@ import {
   fact,
   failed,
   instant,
+  loss,
   owner,
   pill,
   section,
@@ -28,6 +29,8 @@ export const needs = (route) => [
   ["batch", "batch", { ...address(route), batch_id: route.batch_id }],
 ];
 
+const UNDECIDED = ["FROZEN", "PARKED"];
+const LOSS_OF = h("span", { class: "quiet" }, " nearest shard of the application");
 const QUIET_OUTCOMES = ["open", "no decision"];
 
 function attempt(one, nowMs) {
@@ -135,7 +138,8 @@ const files = (data) =>
   h(
     "details",
     { class: "more" },
-    h("summary", null, "Paths of the files"),
+    h("summary", null, "Paths of the manifest and the files"),
+    h("p", { class: "quiet" }, "Manifest ", data.manifest_uri ? h("code", null, data.manifest_uri) : "none"),
     h(
       "ul",
       { class: "paths" },
@@ -155,6 +159,7 @@ export function view(context) {
   if (!data) return [...head, error ? failed(error, airflow) : waiting()];
   const { batch, now_ms: nowMs } = data;
   const open = context.get("records");
+  const application = context.application?.application;
   return [
     h("div", { key: "head", class: "view" }, head),
     h(
@@ -175,6 +180,16 @@ export function view(context) {
       fact("Committed", instant(batch.committed_at_ms, nowMs, "not yet")),
       fact("Attempt", batch.decided ? `${batch.attempt}, decided by ${batch.decided}` : String(batch.attempt)),
       fact("Gaps", batch.gaps ? h("span", { class: "tag bad" }, count(batch.gaps)) : "none"),
+      UNDECIDED.includes(batch.state) &&
+        wideFact("Until data loss", loss(application?.expires_in_ms, application?.retention_ms), LOSS_OF),
+      wideFact(
+        "Owner",
+        data.owner?.dag_id
+          ? airflowLink(airflow, data.owner, `${data.owner.dag_id} · ${data.owner.run_id}`)
+          : owner(batch.owner, airflow),
+        data.owner?.state && [" ", pill(data.owner.state)],
+        data.owner && !data.owner.here && h("div", { class: "quiet" }, "no run of this deployment"),
+      ),
       wideFact(
         "Arrived",
         batch.min_arrival_ms === null
@@ -186,34 +201,16 @@ export function view(context) {
       ),
       batch.interval && wideFact("Interval run", batch.interval),
     ),
-    h(
-      "div",
-      { class: "columns", key: "who" },
-      section(
-        "Owner",
-        null,
-        h(
-          "p",
-          null,
-          data.owner?.dag_id
-            ? airflowLink(airflow, data.owner, `${data.owner.dag_id} · ${data.owner.run_id}`)
-            : owner(batch.owner, airflow),
-          data.owner?.state && [" ", pill(data.owner.state)],
-        ),
-        data.owner && !data.owner.here && h("p", { class: "quiet" }, "This is no run of this deployment."),
-        h("p", { class: "quiet" }, "Manifest ", data.manifest_uri ? h("code", null, data.manifest_uri) : "none"),
-      ),
-      section(
-        "Attempts",
-        null,
-        data.attempts.length
-          ? h(
-              "ul",
-              { class: "lines tall" },
-              data.attempts.map((one) => attempt(one, nowMs)),
-            )
-          : h("p", { class: "none" }, "No work has opened it yet."),
-      ),
+    section(
+      "Attempts",
+      null,
+      data.attempts.length
+        ? h(
+            "ul",
+            { class: "lines tall" },
+            data.attempts.map((one) => attempt(one, nowMs)),
+          )
+        : h("p", { class: "none" }, "No work has opened it yet."),
     ),
     (data.notes.length > 0 || data.gaps.length > 0) &&
       section(

@@ -46,10 +46,16 @@ export class Live {
     const aborter = new AbortController();
     this.aborter = aborter;
     const began = performance.now();
-    const found = await this.ask(aborter.signal);
-    if (aborter.signal.aborted) return;
-    this.aborter = null;
-    this.before = pause({ ...found, tookMs: performance.now() - began, before: this.before });
-    this.timer = setTimeout(() => this.turn(), this.before);
+    let found = { failed: true };
+    try {
+      found = await this.ask(aborter.signal);
+    } finally {
+      // An error of the page's own goes to the browser's console; it must not end the refreshing unseen.
+      if (!aborter.signal.aborted) {
+        this.aborter = null;
+        this.before = pause({ ...found, tookMs: performance.now() - began, before: this.before });
+        this.timer = setTimeout(() => this.turn(), this.before);
+      }
+    }
   }
 }

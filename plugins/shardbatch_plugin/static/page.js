@@ -22,6 +22,11 @@ const STYLE = fetch(new URL("streams.css", import.meta.url)).then(async (answer)
 const VIEWS = { application, batch, shard };
 const HOME = new URL("../", import.meta.url);
 const MOST_ANSWERS = 30;
+const BROKEN = {
+  level: "error",
+  text: "The page failed to draw this:",
+  remedy: "Reload it. If this stays, the browser's console has the place in the code.",
+};
 const TYPED = "input, select, textarea, dialog";
 
 export class Page {
@@ -249,7 +254,12 @@ export class Page {
     this.drawing = false;
     if (this.ended || this.body.hidden) return;
     const key = format({ ...this.route, tab: "" });
-    draw(this.body, [this.bar(), this.ofRun(), h("div", { key, class: "view" }, this.view.view(this))]);
+    try {
+      draw(this.body, [this.bar(), this.ofRun(), h("div", { key, class: "view" }, this.view.view(this))]);
+    } catch (error) {
+      draw(this.body, [h("div", { key: "broken" }, banner({ ...BROKEN, text: `${BROKEN.text} ${error.message}` }))]);
+      throw error;
+    }
   }
 
   bar() {

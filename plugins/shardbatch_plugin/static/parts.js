@@ -68,7 +68,7 @@ export const lag = (ms) =>
     ? h("span", { class: "quiet", title: "Not read yet" }, "–")
     : h(
         "span",
-        { class: ms < 1000 ? "quiet" : undefined, title: `${count(ms)} ms behind the tip` },
+        { class: ms < 1000 ? "quiet" : undefined, title: `${count(ms)} ms behind the tip when it was last read` },
         behind(ms).replace(" behind", ""),
       );
 

@@ -22,7 +22,7 @@ export function view(context) {
       h(
         "p",
         { class: "none" },
-        "No StreamBatch group of this DAG is known here. It is once the DAG was parsed; see All applications, too.",
+        "This DAG has no StreamBatch group. If one was added just now, it appears here once Airflow has parsed the DAG.",
       ),
       h("p", null, h("a", { href: context.everywhere }, "All applications")),
     ];

@@ -37,7 +37,7 @@ function make(element, { context, slice }) {
     const { text, note } = decoded(one.data_base64, form);
     return h(
       "li",
-      { key: one.sequence_number },
+      { key: `${one.sequence_number}/${one.sub_sequence_number ?? ""}` },
       h(
         "div",
         { class: "quiet" },

@@ -39,7 +39,8 @@ function relatives(title, found, context) {
   );
 }
 
-function waits(found, context) {
+function waits(found, context, gap) {
+  const remedy = gap && "Find out why records expired unread. Then accept the gap, or reset the shard.";
   const of = address(context.route);
   const link =
     (found.shard_id &&
@@ -47,13 +48,13 @@ function waits(found, context) {
     (found.batch_id &&
       h("a", { href: context.link({ view: "batch", ...of, batch_id: found.batch_id }) }, found.batch_id)) ||
     (found.owner && owner(found.owner, context.airflow));
-  return h("div", { key: "waits" }, banner({ level: "warning", text: `It waits for ${found.text}.` }, link));
+  return h("div", { key: "waits" }, banner({ level: "warning", text: `It waits for ${found.text}.`, remedy }, link));
 }
 
 export function view(context) {
   const { route, airflow } = context;
-  const head = h("div", { key: "head", class: "view" }, top(context));
   const { data, error } = context.answer("shard");
+  const head = h("div", { key: "head", class: "view" }, top(context, Boolean(data?.waits_for && data.shard.pending_gap)));
   if (!data) return [head, error ? failed(error, airflow) : waiting()];
   const { shard, now_ms: nowMs, reading } = data;
   const retention = context.application?.application.retention_ms;
@@ -82,7 +83,7 @@ export function view(context) {
       buttons(context, ofShard(shard), { shards: [shard.shard_id] }),
     ),
     error && failed(error, airflow),
-    data.waits_for && waits(data.waits_for, context),
+    data.waits_for && waits(data.waits_for, context, shard.pending_gap),
     h(
       "dl",
       { class: "facts", key: "shard-facts" },

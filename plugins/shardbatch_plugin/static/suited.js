@@ -47,5 +47,14 @@ export function missing(verb, chosen) {
   return verb.arguments.filter((argument) => argument.required && !(argument.name in chosen));
 }
 
+/** Help as the page has it, without what only the command line knows: `--yes`, exit codes, dashes before names. */
+export const onPage = (help) =>
+  (help || "")
+    .split(/(?<=\.)\s+/)
+    .filter((sentence) => !/--yes\b|Exit code/.test(sentence))
+    .join(" ")
+    .replace(" (may be repeated)", "")
+    .replace(/--(?=[a-z])/g, "");
+
 /** What an argument is called: its word on the command line, which the help of the others uses. */
 export const nameOf = (argument) => argument.flag.replace(/^-+/, "").replaceAll("-", " ");

@@ -10,6 +10,9 @@ const BY_LOSS = {
     `${counted(shards.length, "shard")} used half of the retention; data loss in ${duration(left)}`,
 };
 
+const LATE = "Let a run read them at once. What has expired by then shows as a gap.";
+const IN_TIME = "See what holds the shard: its owner, its batch or its parent. Nothing is lost if it is read in time.";
+
 const expiring = (shards, retentionMs, nowMs) => {
   const found = { lost: [], bad: [], warn: [] };
   for (const shard of shards) {
@@ -24,7 +27,7 @@ const expiring = (shards, retentionMs, nowMs) => {
         level,
         kind: "loss",
         text: BY_LOSS[level](of, of[0].expires_ms - nowMs),
-        remedy: "See what holds the shard: its owner, its batch or its parent. Nothing is lost if it is read in time.",
+        remedy: level === "lost" ? LATE : IN_TIME,
         shards: of,
       };
     });

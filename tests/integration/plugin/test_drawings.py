@@ -42,9 +42,15 @@ def chrome() -> Iterator[Browser]:
         yield launched
 
 
+class Server(ThreadingHTTPServer):
+    """Takes all connections that a browser opens at once: with the five of the default, some begin a second late."""
+
+    request_queue_size = 64
+
+
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(HARNESS))) as server:
+    with Server(("127.0.0.1", 0), partial(Files, directory=str(HARNESS))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
@@ -57,11 +63,27 @@ def page(chrome: Browser, address: str) -> Iterator[Page]:
     context.set_default_timeout(PATIENCE)
     tab = Tab(context.new_page(), address)
     tab.watch()
-    tab.go("/harness.html")
-    tab.page.wait_for_function("globalThis.harness")
+    show(tab)
     yield tab.page
     context.close()
     assert tab.wrong == []
+
+
+def show(tab: Tab) -> None:
+    """Opens the harness. One that does not get ready fails the test with what the browser said of it."""
+    from playwright.sync_api import TimeoutError as NotReady
+
+    tab.go("/harness.html")
+    try:
+        # Not by frames, which is the default: a browser that is short of processor time draws none for long.
+        tab.page.wait_for_function("globalThis.harness", polling=50)
+    except NotReady:
+        loaded = tab.page.evaluate(
+            "performance.getEntriesByType('resource').map(({name, responseEnd}) => [name, responseEnd])"
+        )
+        raise AssertionError(
+            f"the harness did not get ready; the browser said {tab.wrong}, and loaded {loaded}"
+        ) from None
 
 
 def draw(page: Page, name: str, answer: str = "{}", options: str = "{}") -> Locator:
@@ -320,8 +342,7 @@ def test_a_drawing_turns_dark_with_the_page(page: Page, name: str) -> None:
 def test_a_drawing_follows_the_width_of_its_place_and_the_pixels_of_the_screen(chrome: Browser, address: str) -> None:
     context = chrome.new_context(viewport={"width": 1000, "height": 800}, device_scale_factor=2)
     page = context.new_page()
-    page.goto(f"{address}/harness.html")
-    page.wait_for_function("globalThis.harness")
+    show(Tab(page, address))
     canvas = draw(page, "lineage", FEW)
     assert canvas.evaluate("canvas => canvas.width") == 2 * canvas.evaluate("canvas => canvas.clientWidth")
     page.set_viewport_size({"width": 600, "height": 800})

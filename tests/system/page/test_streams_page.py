@@ -228,6 +228,15 @@ def test_the_keyboard_reaches_everything_and_the_focus_is_seen(airflow: PageAirf
     keyboard.press("Escape")
     tab.page.get_by_role("dialog").wait_for(state="detached")
     assert tab.page.evaluate(f"() => ({FOCUSED})().textContent") == "accept-gap"
+    walk("Act on this application")
+    keyboard.press("Enter")
+    keyboard.press("Tab")
+    keyboard.press("Tab")
+    keyboard.press("Enter")  # a menu that acts as soon as an arrow key moves would have opened the verb before
+    see(tab.page.get_by_role("dialog").get_by_role("heading", name="park"))
+    keyboard.press("Escape")
+    tab.page.get_by_role("dialog").wait_for(state="detached")
+    assert tab.page.evaluate(f"() => ({FOCUSED})().ariaLabel") == "Act on this application"
 
 
 @pytest.mark.parametrize(("theme", "viewport"), [("dark", browser.WIDE), ("light", browser.NARROW)])

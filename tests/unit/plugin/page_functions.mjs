@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Run by test_page_functions.py: the page's pure functions, in Node.
 import assert from "node:assert/strict";
+import { createServer } from "node:http";
 import { test } from "node:test";
 
 const at = (name) => import(new URL(`../../../plugins/shardbatch_plugin/static/${name}.js`, import.meta.url));
+const { Api, ApiError } = await at("api");
+const applications = await at("applications");
 const { NO_FILTER, chosen, counts, rowsOf, windowOf } = await at("choose");
 const { decoded } = await at("decode");
 const format = await at("format");
-const { lasting, pause, timeless } = await at("pace");
+const { Live } = await at("live");
+const { SLOWEST_MS, lasting, pause, timeless } = await at("pace");
 const router = await at("router");
 const suited = await at("suited");
 const { troubles } = await at("troubles");
@@ -212,4 +216,108 @@ test("what needs a person comes by its urgency, and work under way does not", ()
     "warn",
   ]);
   assert.deepEqual(of([], [shard("s", { gap: true, waits_for: "a person" })]), ["error"]);
+});
+
+const LATE_MS = 10_000;
+
+/** A server that answers each path as it is told, and the client of the page in front of it. */
+async function asked(answers, act) {
+  const server = createServer((request, answer) => answers[new URL(request.url, "http://x").pathname](answer));
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  const late = setTimeout(() => server.closeAllConnections(), LATE_MS);
+  try {
+    return await act(new Api(`http://127.0.0.1:${server.address().port}/`, 300));
+  } finally {
+    clearTimeout(late);
+    server.closeAllConnections();
+    server.close();
+  }
+}
+
+test("a server that does not answer is told as such, and a deed without an answer is not said to be tried again", async () => {
+  const told = (status, text) => (answer) => answer.writeHead(status).end(text);
+  const own = JSON.stringify({ error: "NoAnswer", message: "The store is slow.", remedy: "The page asks again." });
+  const answers = {
+    "/silent": () => {},
+    "/gone": (answer) => answer.destroy(),
+    "/proxy": told(502, "<html>Bad Gateway</html>"),
+    "/late": told(504, own),
+    "/page": told(200, "<html>Log in</html>"),
+    "/out": told(401, '{"detail": "Not authenticated"}'),
+  };
+  const errors = {};
+  const began = performance.now();
+  await asked(answers, async (api) => {
+    for (const name of Object.keys(answers)) {
+      await assert.rejects(api.get(name.slice(1), {}), (error) => (errors[name] = error) instanceof ApiError);
+    }
+    await assert.rejects(api.get("silent", {}, AbortSignal.abort()), { name: "AbortError" });
+  });
+  assert.ok(performance.now() - began < LATE_MS, "the page itself ends a question that has no answer");
+  const found = Object.values(errors).map(({ error }) => error);
+  assert.deepEqual(found, ["Unreachable", "Unreachable", "Unreachable", "NoAnswer", "NotJson", "NotLoggedIn"]);
+  assert.doesNotMatch(errors["/proxy"].message, /html/);
+  for (const act of [answers["/silent"], answers["/gone"], answers["/proxy"], answers["/late"]]) {
+    await asked({ "/act": act }, async (api) => {
+      await assert.rejects(api.act({ preview: false }), { error: "NotKnown" });
+      await assert.rejects(api.act({ preview: true }), (error) => error.error !== "NotKnown");
+    });
+  }
+});
+
+test("an error of the page itself does not end its refreshing", async (context) => {
+  globalThis.document = Object.assign(new EventTarget(), { hidden: false });
+  context.after(() => delete globalThis.document);
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  let questions = 0;
+  const live = new Live(async () => {
+    questions += 1;
+    return {};
+  });
+  live.running = true;
+  const { ask } = live;
+  live.ask = () => Promise.reject(new TypeError("of the page"));
+  await assert.rejects(live.turn(), /of the page/);
+  live.ask = ask;
+  context.mock.timers.tick(SLOWEST_MS);
+  assert.equal(questions, 1);
+  live.stop();
+  document.hidden = true;
+  live.start();
+  context.mock.timers.tick(10 * SLOWEST_MS);
+  assert.equal(questions, 1, "a page that nobody sees asks nothing");
+  live.stop();
+});
+
+test("of an application whose store does not answer nothing is known, and its error is told once", () => {
+  const error = { message: "The lease store sql://leases has not answered.", remedy: "Look." };
+  const application = {
+    store: "s", app_name: "a", stream_name: "b", dags: [], running: [], error, problem: null, urgency: 0,
+    unfinished: null, parked: null, set_aside: null, gaps: null, open_shards: null, last_commit_ms: null,
+  };
+  const data = {
+    now_ms: 0, stores: [{ store: "s", label: "sql://leases", error }], applications: [application], not_known: [],
+  };
+  const context = {
+    airflow: "http://x/", answer: () => ({ data }), get: () => undefined, link: router.format, set: () => {},
+  };
+  const words = (node) => (typeof node === "object" ? [node.children ?? []].flat(9).map(words).join("|") : String(node));
+  const text = words({ children: applications.view(context) });
+  assert.equal(text.split("sql://leases has not answered").length, 2, text);
+  assert.doesNotMatch(text, /never|sql:\/\/leases: The/);
+  assert.doesNotMatch(text, /\|none\|/);
+});
+
+test("help on the page does not speak of the command line", () => {
+  const help = "Left unless --force is given. A preview unless --yes is given. Exit code 3: left.";
+  assert.equal(suited.onPage(help), "Left unless force is given.");
+  assert.equal(suited.onPage("This shard (may be repeated)"), "This shard");
+  assert.equal(suited.onPage(undefined), "");
+});
+
+test("an address keeps whatever stands in its names", () => {
+  for (const name of ["a/b", "50%", "ünïcode", "", "..", "#", "a b", "%2F"]) {
+    const route = { view: "shard", store: "s", app_name: name, stream_name: name, shard_id: `x${name}` };
+    assert.deepEqual(router.parse(router.format(route)), route);
+  }
 });
