@@ -218,6 +218,9 @@ CHECKS: dict[str, Callable[[Examples], None]] = {
     "orders": latest_orders,
 }
 
+#: What other tests run as it is and compare: the demo, and test_orders.py with kills, rolls and a gap.
+RUN_ELSEWHERE = (OF_THE_DEMO, "orders")
+
 
 # ---------------------------------------------------------------------- tests
 
@@ -227,9 +230,8 @@ CHECKS: dict[str, Callable[[Examples], None]] = {
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "dag_id",
-    # The demo runs that one too, several times, and compares its sums.
     [
-        pytest.param(path.stem, marks=pytest.mark.long if path.stem == OF_THE_DEMO else ())
+        pytest.param(path.stem, marks=pytest.mark.long if path.stem in RUN_ELSEWHERE else ())
         for path in FILES
         if path.stem not in TOOLS
     ],
