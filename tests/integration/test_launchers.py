@@ -390,7 +390,8 @@ def test_parallel_tasks_and_instances_of_a_mapped_one_in_a_group_are_works_of_th
 
 def test_every_example_of_the_page_is_executed() -> None:
     here = Path(__file__)
-    tests = here.read_text("utf-8") + (here.parents[1] / "system/spark/test_pyspark_task.py").read_text("utf-8")
+    others = ("system/spark/test_pyspark_task.py", "system/spark_connect/scenarios.py")
+    tests = "".join(path.read_text("utf-8") for path in (here, *(here.parents[1] / name for name in others)))
     dags = re.findall(r'^with DAG\(\n    "(\w+)"', (DOCS / "launchers.md").read_text("utf-8"), re.MULTILINE)
-    assert len(dags) == 10
+    assert len(dags) == 11
     assert [dag_id for dag_id in dags if dag_id not in tests] == []

@@ -68,6 +68,12 @@ def test_its_session_stands_on_the_batch_and_is_the_one_that_the_script_works_in
     assert f"session: {session_id} 3 transform" in ran.logs["in_a_dag_run"]  # 3: what conf= says
 
 
+def test_the_example_of_the_page_runs_the_job_of_the_page(ran: Ran) -> None:
+    found = ran.found["example_of_the_page"]
+    assert found["rows"] == 12
+    assert [(start["attempt"], start["work"]) for start in found["starts"]] == [(1, "batch.write")]
+
+
 @pytest.mark.parametrize("scene", ["in_a_dag_run", "late_client"], ids=["connected before", "connects only then"])
 def test_a_script_of_an_ended_session_writes_nothing_though_it_lives_on_elsewhere(ran: Ran, scene: str) -> None:
     found = ran.found[scene]

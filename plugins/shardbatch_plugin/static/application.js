@@ -97,7 +97,7 @@ const facts = (application, nowMs) =>
     "dl",
     { class: "facts", key: "facts" },
     fact("Until data loss", loss(application.expires_in_ms, application.retention_ms)),
-    fact("Behind", lag(application.behind_ms)),
+    fact("Behind at last read", lag(application.behind_ms)),
     fact("Complete up to", instant(application.watermark_ms, nowMs, "not known")),
     fact("Last commit", instant(application.last_commit_ms, nowMs)),
     fact("Open shards", h("span", { title: `${count(application.held_shards)} held` }, count(application.open_shards))),

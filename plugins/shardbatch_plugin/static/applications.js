@@ -46,7 +46,7 @@ function line(application, context, nowMs, stores) {
         ),
     ),
     cell("Until data loss", "number", loss(application.expires_in_ms, application.retention_ms)),
-    cell("Behind", "number", lag(application.behind_ms)),
+    cell("Behind at last read", "number", lag(application.behind_ms)),
     cell("Complete up to", "number", instant(application.watermark_ms, nowMs, "not known")),
     cell(
       "Last commit",
@@ -77,7 +77,7 @@ function line(application, context, nowMs, stores) {
 const HEADS = [
   "Application",
   "Until data loss",
-  "Behind",
+  "Behind at last read",
   "Complete up to",
   "Last commit",
   "Open batches and gaps",
@@ -85,7 +85,7 @@ const HEADS = [
   "At work",
   "DAGs",
 ];
-const RIGHT = new Set(["Until data loss", "Behind", "Complete up to", "Last commit", "Shards"]);
+const RIGHT = new Set(["Until data loss", "Behind at last read", "Complete up to", "Last commit", "Shards"]);
 
 function list(data, context) {
   const text = (context.get("search") || "").toLowerCase();

@@ -91,7 +91,7 @@ export function view(context) {
         "Until data loss",
         shard.all_read ? h("span", { class: "quiet" }, "read to its end") : loss(left, retention),
       ),
-      fact("Behind", lag(shard.millis_behind_latest)),
+      fact("Behind at last read", lag(shard.millis_behind_latest)),
       wideFact("Held by", owner(shard.owner, airflow)),
       wideFact(
         "Batch",

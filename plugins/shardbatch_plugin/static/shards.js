@@ -41,7 +41,7 @@ function columns(context, retentionMs, nowMs, reading) {
         one.state === "completed" ? done : loss(one.expires_ms === null ? null : one.expires_ms - nowMs, retentionMs),
     },
     {
-      title: "Behind",
+      title: "Behind at last read",
       width: 96,
       kind: "number",
       sort: "behind",

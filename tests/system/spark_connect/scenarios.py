@@ -16,11 +16,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import psutil
+import pyarrow.parquet as pq
 from airflow.sdk import DAG, task
 
 from scripts import spark_connect
@@ -32,6 +34,7 @@ from shardbatch.hooks.staging import Staging
 from shardbatch.operators.spark_connect import SparkConnectBatchOperator
 from shardbatch.run import beat
 from shardbatch.submit import connect, processes
+from tests.support.pages import DOCS, blocks, parsed
 from tests.support.waiting import wait_until
 from tests.system.spark_operator.scenarios import OUTPUTS, Scene, attempted, run_dag
 
@@ -170,8 +173,6 @@ def in_a_dag_run() -> dict[str, Any]:
         assert "prepare" in operator.upstream_task_ids
     run = run_dag(dag)
     refused = older[0].communicate("go on\n", timeout=120)[0]
-    import pyarrow.parquet as pq
-
     records = sum(pq.read_table(file).num_rows for file in scene.out.glob("batch_id=*/start=*/*.parquet"))
     return scene.found(
         state=str(run.state), records=records, refused=refused[-2000:], code=older[0].returncode, late=late.exists()
@@ -187,6 +188,28 @@ def late_client() -> dict[str, Any]:
     late = scene.out / "late"
     refused = client(f"spark.range(3).write.parquet({str(late)!r})", session).communicate(timeout=120)[0]
     return scene.found(over=ending.over, said=ending.said, refused=refused[-2000:], late=late.exists())
+
+
+def example_of_the_page() -> dict[str, Any]:
+    """The DAG and the job of docs/launchers.md, where only paths are others."""
+    scene = OverConnect("orders-connect")
+    scene.freeze()
+    page = blocks(DOCS / "launchers.md", "python")
+    (job,) = [one for one in page if "sys.argv[-1]" in one.text]
+    (example,) = [one for one in page if '"orders_connect",' in one.text]
+    script = scene.out.with_name("orders.py")
+    script.write_text(job.text, "utf-8")
+    os.environ["AIRFLOW__SHARDBATCH__LEASES"] = "sql://leases_db"
+    os.environ["AIRFLOW__SHARDBATCH__STAGING"] = str(scene.staging)
+    text = example.text.replace("/jobs/orders.py", str(script)).replace("/data/orders", str(scene.out))
+    (dag,) = parsed(example, text)
+    operator = dag.get_task("batch.write").prepare_for_execution()
+    operator.spec = replace(operator.spec, group_id=scene.owner.group_id)  # that of the scene
+    for name in OUTPUTS:
+        setattr(operator, name, getattr(scene.frozen, name))
+    operator.execute(scene.context())
+    (start,) = scene.out.glob("batch_id=*/start=*")
+    return scene.found(rows=pq.read_table(start).num_rows)
 
 
 def committed_already() -> dict[str, Any]:
@@ -306,6 +329,7 @@ def server_lost() -> dict[str, Any]:
 SCENARIOS = (
     in_a_dag_run,
     late_client,
+    example_of_the_page,
     committed_already,
     of_another_owner,
     job_fails,
