@@ -157,6 +157,14 @@ class Scene:
         }
 
 
+def at_work(process: psutil.Process) -> bool:
+    """Whether a process runs; one that has ended and was not collected yet does not."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 def runs_the_job(process: psutil.Process) -> bool:
     try:
         return "python" in process.name() and str(JOB) in process.cmdline()
@@ -196,7 +204,7 @@ def in_a_dag_run() -> dict[str, Any]:
         operator = scene.operator("copy", **{name: outputs[name] for name in OUTPUTS})
         assert "prepare" in operator.upstream_task_ids
     run = run_dag(dag)
-    older_ended = not psutil.pid_exists(older[0].pid)
+    older_ended = older[0].poll() is not None
     (rows,) = [scene.out.glob("batch_id=*/start=*/*.parquet")]
     import pyarrow.parquet as pq
 
@@ -257,7 +265,7 @@ def lost_while_it_runs() -> dict[str, Any]:
     thread = scene.when_running(rob)
     error = attempted(scene.operator("wait"), scene.context())
     thread.join()
-    left = [process.pid for process in family if process.is_running()]
+    left = [process.pid for process in family if at_work(process)]
     return scene.found(error=error, processes=len(family), left=left)
 
 
@@ -277,7 +285,7 @@ def killed() -> dict[str, Any]:
     error = attempted(operator, scene.context())
     thread.join()
     signal.signal(signal.SIGTERM, before)
-    left = [process.pid for process in family if process.is_running()]
+    left = [process.pid for process in family if at_work(process)]
     return scene.found(error=error, processes=len(family), left=left)
 
 
