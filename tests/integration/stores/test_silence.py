@@ -39,7 +39,9 @@ def refused(act: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize(
+    "url", [pytest.param(url, marks=pytest.mark.long if at else ()) for at, url in enumerate(URLS)]
+)
 def test_a_database_that_accepts_and_says_nothing_fails_every_call(url: str) -> None:
     with silent_proxy() as proxy:
         store = SQLStore(url.format(proxy.port), time_limit=LIMIT_S)
