@@ -51,6 +51,29 @@ export function isDark() {
   return matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
+let named = 0;
+
+/** An id that no other element of the page has. */
+export function unique(name) {
+  named += 1;
+  return `sb-${name}-${named}`;
+}
+
+/** What the page does with a drawing: `take` takes the data that `drawn` draws in `element`. */
+export function handle(element, drawn, take) {
+  return {
+    update(data) {
+      take(data);
+      drawn.later();
+    },
+    destroy() {
+      drawn.destroy();
+      element.replaceChildren();
+      element.classList.remove("sb-drawing");
+    },
+  };
+}
+
 /** The colours as they are now; they are also set on the element, for the parts of a drawing that are no canvas. */
 export function palette(element) {
   const style = getComputedStyle(element);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lineage of a stream's shards: their hash range over time, or a tree where the source has no ranges.
-import { legend, make, pointOf, records, surface, tooltip } from "./drawing.js";
+import { handle, legend, make, pointOf, records, surface, tooltip, unique } from "./drawing.js";
 import { count, duration, instant, isNumber } from "./drawing_text.js";
 import { barAt, lineageLayout, neighbour, search } from "./lineage_layout.js";
 import { MARGIN, paintLineage, scalesOf, SIGNS, STATES } from "./lineage_paint.js";
@@ -261,23 +261,7 @@ export function lineage(element, data, { onShard = () => {}, selected = null, re
   take(data);
   if (current !== null) go(current);
   drawn.now();
-  return {
-    update(answer) {
-      take(answer);
-      drawn.later();
-    },
-    destroy() {
-      drawn.destroy();
-      element.replaceChildren();
-      element.classList.remove("sb-drawing");
-    },
-  };
-}
-
-let made = 0;
-function unique(name) {
-  made += 1;
-  return `sb-${name}-${made}`;
+  return handle(element, drawn, take);
 }
 
 function middle(bar) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lag, records and duration of the last batches, one above the other on the same axis of time.
 import { batchRows, KINDS, pauses, summaryOf } from "./batch_rows.js";
-import { make, pointOf, surface, tooltip } from "./drawing.js";
+import { handle, make, pointOf, surface, tooltip, unique } from "./drawing.js";
 import { about, clock, count, duration, instant, isNumber, timeTicks, valueScale } from "./drawing_text.js";
 
 const LEFT = 74;
@@ -23,7 +23,7 @@ const HELP = "The lag is the time from the arrival of a batch's newest record to
 
 /** Draws the answer of `batches`. */
 export function plots(element, batches) {
-  const summary = make("p", { className: "sb-unseen", id: `sb-plots-${(made += 1)}` });
+  const summary = make("p", { className: "sb-unseen", id: unique("plots") });
   const told = make("p", { className: "sb-unseen", "aria-live": "polite" });
   const stage = make("div", { className: "sb-stage" });
   element.classList.add("sb-drawing");
@@ -213,20 +213,8 @@ export function plots(element, batches) {
 
   take(batches);
   drawn.now();
-  return {
-    update(answer) {
-      take(answer);
-      drawn.later();
-    },
-    destroy() {
-      drawn.destroy();
-      element.replaceChildren();
-      element.classList.remove("sb-drawing");
-    },
-  };
+  return handle(element, drawn, take);
 }
-
-let made = 0;
 
 function linesOf(row) {
   const values = PANELS.map(({ text, value, exact }) => `${text}: ${exact(value(row))}`);

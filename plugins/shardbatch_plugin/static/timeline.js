@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The batches one beside the other: how long each step took, records, bytes, attempts, and what each came to.
 import { batchRows, KINDS, linesOf, pauses, STEPS, summaryOf } from "./batch_rows.js";
-import { BOLD, FONT, fill, legend, make, pointOf, surface, tooltip } from "./drawing.js";
+import { BOLD, FONT, fill, handle, legend, make, pointOf, surface, tooltip, unique } from "./drawing.js";
 import { about, barScale, bytes, clock, duration, valueScale } from "./drawing_text.js";
 import { columnsOf, holding, newest, within, zoomed } from "./timeline_view.js";
 
@@ -19,7 +19,7 @@ const HELP = "The strip above shows all batches: drag in it, turn the wheel or p
 
 /** Draws the answer of `batches`; calls `onBatch(id)` for the batch that is chosen. */
 export function timeline(element, batches, { onBatch = () => {} } = {}) {
-  const summary = make("p", { className: "sb-unseen", id: `sb-timeline-${(made += 1)}` });
+  const summary = make("p", { className: "sb-unseen", id: unique("timeline") });
   const told = make("p", { className: "sb-unseen", "aria-live": "polite" });
   const stage = make("div", { className: "sb-stage" });
   const keys = make("div");
@@ -367,22 +367,10 @@ export function timeline(element, batches, { onBatch = () => {} } = {}) {
 
   take(batches);
   drawn.now();
-  return {
-    update(answer) {
-      take(answer);
-      drawn.later();
-    },
-    destroy() {
-      drawn.destroy();
-      element.replaceChildren();
-      element.classList.remove("sb-drawing");
-    },
-  };
+  return handle(element, drawn, take);
 }
 
 const WIDE = 24;
-let made = 0;
-
 function plotOf(width) {
   return width - LEFT - RIGHT;
 }
